@@ -7,7 +7,6 @@ one.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Callable
@@ -18,20 +17,24 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from compiler.support.settings.paddle import CPU_NUM
 from compiler.support.settings.setting import export
 from compiler.support.settings.systems import (
     TORCH_CPP_LOG_LEVEL,
     TORCH_DISABLE_SHARE_RDZV_TCP_STORE,
 )
+from fleet.launch.cluster import Cluster
+from fleet.launch.local_processes import (
+    SECONDS_TO_END,
+    LocalProcesses,
+    failure_text,
+    worker_arguments,
+)
 from fleet.launch.logs import log_specs
 from fleet.launch.meeting import LIMIT, LauncherMeeting, meet, say
 from fleet.launch.variables import PADDLE_VARIABLES
-from fluid.recording.narrowing import is_mapping
 from runtime.collective.engine import distributed
 from runtime.errors import RendezvousError
-
-SECONDS_TO_END = 10
-"""Seconds that processes have to exit after SIGTERM; then they are killed."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class LaunchJob:
     for free ones; `master` is `host:port` of the rendezvous, "" for one machine; `machines` are the
     addresses of all, if they are known, and `address` is this one's, None to look it up;
     `rendezvous` has settings of torch's by name; `log_dir` is None to print everything here.
+    With a `cluster`, all endpoints are known and there is no rendezvous: the processes of its
+    machine number `machine` start at once.
     """
 
     script: Path
@@ -60,6 +65,8 @@ class LaunchJob:
     force: bool = False
     cpu: bool = False
     rendezvous: tuple[tuple[str, str], ...] = ()
+    cluster: Cluster | None = None
+    machine: int = 0
 
 
 def run_job(job: LaunchJob) -> int:
@@ -90,6 +97,8 @@ def meeting_of(job: LaunchJob) -> LauncherMeeting:
 
 
 def _run(job: LaunchJob, folder: Path, shows: set[int] | None) -> int:
+    if job.cluster is not None:
+        return _run_at_once(job, job.cluster, folder, shows)
     elastic = import_module("torch.distributed.launcher.api")
     errors = import_module("torch.distributed.elastic.multiprocessing.errors")
     ended = import_module("torch.distributed.elastic.multiprocessing.api").SignalException
@@ -105,9 +114,55 @@ def _run(job: LaunchJob, folder: Path, shows: set[int] | None) -> int:
         rank, failure = failed.get_first_failure()
         return report(rank, failure, job.script)
     except ended as stopped:
-        print(f"fluid launch: stopped by {stopped.sigval.name}; all ended", file=sys.stderr)
-        return 128 + int(stopped.sigval)
+        return _stopped(stopped.sigval)
     return 0
+
+
+def _run_at_once(job: LaunchJob, cluster: Cluster, folder: Path, shows: set[int] | None) -> int:
+    """Run the processes of this machine, whose endpoints are known, to their end."""
+    ended = import_module("torch.distributed.elastic.multiprocessing.api").SignalException
+    variables = dict(enumerate(_variables(cluster, job.machine)))
+    processes = LocalProcesses(
+        "launch", job.script, worker_arguments(job.script, job.arguments, [], job.force, job.cpu),
+        variables, {n: f"workerlog.{own['PADDLE_TRAINER_ID']}" for n, own in variables.items()},
+        folder, shows,
+    )  # fmt: skip
+    context = processes.start()
+    try:
+        while (code := processes.exit_code(context)) is None:
+            pass
+    except ended as stopped:
+        return _stopped(stopped.sigval)
+    finally:
+        context.close(signal.SIGTERM, SECONDS_TO_END)
+    return code
+
+
+def _stopped(by: signal.Signals) -> int:
+    """Say that a signal ended the job; returns the exit code."""
+    print(f"fluid launch: stopped by {by.name}; all ended", file=sys.stderr)
+    return 128 + int(by)
+
+
+def _variables(cluster: Cluster, machine: int) -> list[dict[str, str]]:
+    """The environment variables of each process of a machine."""
+    endpoints = cluster.trainers_endpoints()
+    common = {
+        "PADDLE_TRAINERS_NUM": str(len(endpoints)),
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
+        "PADDLE_TRAINING_ROLE": "TRAINER",
+        "TRAINING_ROLE": "TRAINER",
+        "PYTHONUNBUFFERED": "1",
+    } | ({} if CPU_NUM.is_set() else {CPU_NUM.name: "1"})
+    return [
+        {
+            **common,
+            "PADDLE_TRAINER_ID": str(trainer.rank),
+            "PADDLE_CURRENT_ENDPOINT": trainer.endpoint,
+            **({"FLAGS_selected_gpus": ",".join(map(str, trainer.gpus))} if trainer.gpus else {}),
+        }
+        for trainer in cluster.pods[machine].trainers
+    ]
 
 
 def _nothing() -> None:
@@ -140,14 +195,9 @@ def _config(
 
 def _worker_arguments(job: LaunchJob) -> list[str]:
     """The command line of `fleet.launch.worker`."""
-    flags = [
-        f"--parent={os.getpid()}",
-        f"--gpus={','.join(job.gpus)}",
-        *["--force"] * job.force,
-        *["--cpu"] * job.cpu,
-    ]
-    flags += [] if job.started_port is None else [f"--started-port={job.started_port}"]
-    return [*flags, "--", str(job.script), *job.arguments]
+    options = [f"--gpus={','.join(job.gpus)}"]
+    options += [] if job.started_port is None else [f"--started-port={job.started_port}"]
+    return worker_arguments(job.script, job.arguments, options, job.force, job.cpu)
 
 
 def report(rank: int, failure: Any, script: Path) -> int:
@@ -156,26 +206,3 @@ def report(rank: int, failure: Any, script: Path) -> int:
     text, code = failure_text(where, failure, script)
     print(f"\nfluid launch: {text}", file=sys.stderr)
     return code
-
-
-def failure_text(where: str, failure: Any, script: Path) -> tuple[str, int]:
-    """Describe the first failure, with its traceback last; return the text and the job's exit
-    code.
-    """
-    code = int(failure.exitcode)
-    by = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    text = f"{where} failed first, with {by}"
-    if code >= 0:
-        text += f"\n{_traceback(failure.message, script)}"
-    return text, 128 - code if code < 0 else code or 1
-
-
-def _traceback(message: object, script: Path) -> str:
-    """The recorded traceback of a process, starting with the frames of the script."""
-    if not is_mapping(message):
-        return str(message)
-    extra = message.get("extraInfo")
-    stack = extra.get("py_callstack") if is_mapping(extra) else None
-    text = str(stack or message.get("message"))
-    head, first, rest = text.partition(f'  File "{script}"')
-    return f"{head.splitlines()[0]}\n{first}{rest}".rstrip() if first else text.rstrip()

@@ -11,16 +11,28 @@ from typing import Any
 
 from compiler.support.settings.paddle import (
     CPU_NUM,
+    DISTRIBUTED_TRAINER_ENDPOINTS,
     PADDLE_PORT,
     PADDLE_TRAINERS,
     PADDLE_TRAINERS_NUM,
     POD_IP,
+    TRAINER_PORTS_NUM,
     FLAGS_selected_gpus,
 )
 from compiler.support.settings.setting import Environ
+from compiler.support.settings.systems import CUDA_VISIBLE_DEVICES
 from fleet.launch.agent import LaunchJob, run_job
+from fleet.launch.cluster import Cluster, cluster_of, numbered_endpoints
 
-__all__ = ["add_arguments", "job_of", "main"]
+__all__ = [
+    "add_arguments",
+    "cloud_machines",
+    "job_of",
+    "machine_endpoints",
+    "main",
+    "parse",
+    "visible_gpus",
+]
 
 DESCRIPTION = """\
 Start a script once for each device, on this machine or on several, with the environment variables
@@ -40,6 +52,8 @@ examples:
 """
 MASTER_PORT = 29400
 """The rendezvous port of a job on several machines, unless --master names another."""
+STARTED_PORT = 6070
+"""The first port of each machine's processes, unless --started_port is another."""
 CLOUD_PORT = 6170
 """The first port of PaddleCloud's processes, unless PADDLE_PORT or --started_port is another."""
 LOCAL = "127.0.0.1"
@@ -47,16 +61,26 @@ LOCAL = "127.0.0.1"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `python -m fleet.launch`; return its exit code."""
-    command = argparse.ArgumentParser(
-        "fleet.launch", formatter_class=argparse.RawDescriptionHelpFormatter,
-        description=DESCRIPTION, epilog=EXAMPLES,
-    )  # fmt: skip
-    add_arguments(command)
+    command = _parser()
     options = command.parse_args(arguments)
     try:
         return run_job(job_of(options))
     except ValueError as error:
         command.error(str(error))
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The flags of a command line, by default of this process's."""
+    return _parser().parse_args(arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
+    command = argparse.ArgumentParser(
+        "fleet.launch", formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=DESCRIPTION, epilog=EXAMPLES,
+    )  # fmt: skip
+    add_arguments(command)
+    return command
 
 
 def add_arguments(command: Any) -> None:
@@ -69,7 +93,8 @@ def add_arguments(command: Any) -> None:
     node.add_argument("--selected_gpus", metavar="0,1", help="GPUs, one for each process")
     node.add_argument(
         "--started_port", type=int, metavar="PORT",
-        help="the processes' endpoints are at this port and those after it (free ports)",
+        help="the processes' endpoints are at this port and those after it (free ports; on several "
+        f"machines {STARTED_PORT})",
     )  # fmt: skip
     _add_machines(command.add_argument_group("several machines"))
     logs = command.add_argument_group("failures and logs")
@@ -101,12 +126,16 @@ def _add_machines(group: Any) -> None:
         "--master", metavar="HOST[:PORT]",
         help=f"where the machines meet (the first of --cluster_node_ips, port {MASTER_PORT})",
     )  # fmt: skip
-    group.add_argument("--cluster_node_ips", metavar="IP,IP", help="all machines, the first leads")
+    group.add_argument(
+        "--cluster_node_ips", metavar="IP,IP",
+        help="all machines; each starts its processes at once, unless there is --master, "
+        "--max_restarts or --rdzv_conf: then they meet first",
+    )  # fmt: skip
     group.add_argument("--node_ip", metavar="IP", help="this machine's address among them")
     group.add_argument(
         "--use_paddlecloud", action="store_true",
-        help="the machines are those of PADDLE_TRAINERS, POD_IP and PADDLE_PORT, where "
-        "PADDLE_TRAINERS_NUM is 2 or more",
+        help="the machines are those of PADDLE_TRAINERS, POD_IP and PADDLE_PORT or "
+        "DISTRIBUTED_TRAINER_ENDPOINTS, where PADDLE_TRAINERS_NUM is 2 or more",
     )  # fmt: skip
     group.add_argument(
         "--rdzv_conf", default="", metavar="NAME=VALUE,...",
@@ -128,19 +157,26 @@ def job_of(given: argparse.Namespace, environ: Environ = None) -> LaunchJob:
     """The job of parsed flags. Raises ValueError for incompatible flags."""
     if not given.script.is_file():
         raise ValueError(f"{given.script} is no file: name a script, and after it its arguments")
-    given = _with_cloud(given, environ)
-    gpus = _listed(given.selected_gpus or FLAGS_selected_gpus.text(environ))
+    gpus = _gpus(given.selected_gpus, environ)
+    processes = _processes(given.nproc_per_node, gpus, environ)
+    is_cloud = given.use_paddlecloud and PADDLE_TRAINERS_NUM.read(environ) > 1
+    if is_cloud:
+        cloud = cloud_machines(processes, given.started_port, environ)
+        own = {"node_ip": cloud.own, "started_port": cloud.port}
+        own["cluster_node_ips"] = ",".join(cloud.addresses)
+        given = argparse.Namespace(**{**vars(given), **own})
     machines = _machines(given)
+    addresses = _listed(given.cluster_node_ips or "")
     return LaunchJob(
         script=given.script,
         arguments=tuple(given.arguments),
-        processes=_processes(given.nproc_per_node, gpus, environ),
+        processes=processes,
         gpus=tuple(gpus),
         started_port=given.started_port,
         least_machines=machines.least,
         most_machines=machines.most,
         master=machines.master,
-        machines=tuple(_listed(given.cluster_node_ips or "")),
+        machines=tuple(addresses),
         address=given.node_ip,
         max_restarts=given.max_restarts,
         log_dir=given.log_dir,
@@ -148,22 +184,95 @@ def job_of(given: argparse.Namespace, environ: Environ = None) -> LaunchJob:
         force=given.force,
         cpu=given.cpu,
         rendezvous=_settings(given.rdzv_conf),
+        cluster=_cluster(given, addresses, processes, gpus, environ if is_cloud else {}),
+        machine=addresses.index(given.node_ip or LOCAL) if addresses else 0,
     )
 
 
-def _with_cloud(given: argparse.Namespace, environ: Environ) -> argparse.Namespace:
-    """The flags with the machines of PaddleCloud, if it is used and has several.
+def _cluster(
+    given: argparse.Namespace,
+    addresses: list[str],
+    processes: int,
+    gpus: Sequence[str],
+    environ: Environ,
+) -> Cluster | None:
+    """All processes of a job on several machines, or None if the machines meet to find out.
 
-    Source: `cloud_utils.py` of release 1.8.5.
+    They meet where a flag is about the meeting: --master, --max_restarts or --rdzv_conf.
     """
-    if not given.use_paddlecloud or PADDLE_TRAINERS_NUM.read(environ) == 1:
-        return given
-    own = {
-        "cluster_node_ips": PADDLE_TRAINERS.require(environ),
-        "node_ip": POD_IP.require(environ),
-        "started_port": PADDLE_PORT.read(environ) or given.started_port or CLOUD_PORT,
-    }
-    return argparse.Namespace(**{**vars(given), **own})
+    meets = given.master or given.max_restarts or given.rdzv_conf
+    if len(addresses) < 2 or meets:
+        return None
+    devices = [[gpu] for gpu in gpus[:processes]] or [[] for _ in range(processes)]
+    return cluster_of(
+        addresses, machine_endpoints(addresses, given.started_port, processes, environ), devices
+    )
+
+
+def machine_endpoints(
+    addresses: Sequence[str], started_port: int | None, processes: int, environ: Environ = None
+) -> list[list[str]]:
+    """The endpoints of each machine of a job on several.
+
+    DISTRIBUTED_TRAINER_ENDPOINTS has those of PaddleCloud, TRAINER_PORTS_NUM of each machine;
+    otherwise they are at `started_port`, by default 6070, and the ports after it. Raises
+    ValueError for another number of them.
+    """
+    endpoints = DISTRIBUTED_TRAINER_ENDPOINTS.read(environ)
+    if not endpoints:
+        return numbered_endpoints(addresses, started_port or STARTED_PORT, processes)
+    each = TRAINER_PORTS_NUM.read_or(len(endpoints) // len(addresses), environ)
+    if len(endpoints) != each * len(addresses):
+        raise ValueError(
+            f"{DISTRIBUTED_TRAINER_ENDPOINTS.name} has {len(endpoints)} endpoints, expected "
+            f"{each * len(addresses)}: {each} ({TRAINER_PORTS_NUM.name}) of each of "
+            f"{len(addresses)} machines"
+        )
+    return [list(endpoints[first : first + each]) for first in range(0, len(endpoints), each)]
+
+
+def _gpus(selected: str | None, environ: Environ) -> list[str]:
+    """The GPUs of this machine, as positions in CUDA_VISIBLE_DEVICES if that is set."""
+    if not selected:
+        return _listed(FLAGS_selected_gpus.text(environ))
+    return [str(gpu) for gpu in visible_gpus(_listed(selected), environ)]
+
+
+def visible_gpus(selected: Sequence[str], environ: Environ = None) -> list[str] | list[int]:
+    """GPUs as positions in CUDA_VISIBLE_DEVICES, as they are if that is not set.
+
+    Raises ValueError for one that is not in it.
+    """
+    visible = _listed(CUDA_VISIBLE_DEVICES.text(environ))
+    if not visible:
+        return list(selected)
+    hidden = [gpu for gpu in selected if gpu not in visible]
+    if hidden:
+        raise ValueError(f"GPU {hidden[0]} is not in CUDA_VISIBLE_DEVICES={','.join(visible)}")
+    return [visible.index(gpu) for gpu in selected]
+
+
+@dataclass(frozen=True)
+class CloudMachines:
+    """The machines of PaddleCloud: the addresses of all, this one's, and the first port."""
+
+    addresses: list[str]
+    own: str
+    port: int
+
+
+def cloud_machines(
+    processes: int, started_port: int | None, environ: Environ = None
+) -> CloudMachines:
+    """The machines of PaddleCloud's variables, for `processes` processes on each.
+
+    PADDLE_PORT is the first port if TRAINER_PORTS_NUM, where that is set, suffices for them.
+    Raises ValueError for a variable that is missing. Source: `cloud_utils.py` of release 1.8.5.
+    """
+    suffices = TRAINER_PORTS_NUM.read_or(processes, environ) >= processes
+    port = (PADDLE_PORT.read(environ) if suffices else 0) or started_port or CLOUD_PORT
+    addresses = _listed(PADDLE_TRAINERS.require(environ))
+    return CloudMachines(addresses, POD_IP.require(environ), port)
 
 
 def _settings(text: str) -> tuple[tuple[str, str], ...]:

@@ -7,7 +7,6 @@ its machine; when the workers have succeeded, the servers exit too.
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -17,8 +16,12 @@ from importlib import import_module
 from typing import Any
 
 from compiler.support.settings.setting import export
-from fleet.launch.agent import SECONDS_TO_END, failure_text
-from fleet.launch.logs import log_specs
+from fleet.launch.local_processes import (
+    POLL_SECONDS,
+    SECONDS_TO_END,
+    LocalProcesses,
+    worker_arguments,
+)
 from fleet.launch.server_arguments import (
     DESCRIPTION,
     EXAMPLES,
@@ -29,7 +32,7 @@ from fleet.launch.server_arguments import (
 from fleet.launch.variables import PADDLE_VARIABLES, listener
 from runtime.collective.engine import distributed
 
-__all__ = ["main", "run_server_job"]
+__all__ = ["main", "parse", "run_server_job"]
 
 JOB_VARIABLES = (
     "PADDLE_PSERVERS_IP_PORT_LIST PADDLE_PORT POD_IP PADDLE_PSERVER_ID http_proxy https_proxy"
@@ -37,21 +40,30 @@ JOB_VARIABLES = (
 """Variables of an enclosing job, and proxies, which processes must not inherit."""
 SECONDS_AFTER_WORKERS = 10
 """Seconds that servers have to exit by themselves."""
-POLL_SECONDS = 0.1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `python -m fleet.launch.servers`; return its exit code."""
-    command = argparse.ArgumentParser(
-        "fleet.launch.servers", formatter_class=argparse.RawDescriptionHelpFormatter,
-        description=DESCRIPTION, epilog=EXAMPLES,
-    )  # fmt: skip
-    add_server_arguments(command)
+    command = _parser()
     options = command.parse_args(arguments)
     try:
         return run_server_job(server_job(options))
     except ValueError as error:
         command.error(str(error))
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The flags of a command line, by default of this process's."""
+    return _parser().parse_args(arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
+    command = argparse.ArgumentParser(
+        "fleet.launch.servers", formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=DESCRIPTION, epilog=EXAMPLES,
+    )  # fmt: skip
+    add_server_arguments(command)
+    return command
 
 
 def run_server_job(job: ServerLaunch) -> int:
@@ -66,11 +78,11 @@ def run_server_job(job: ServerLaunch) -> int:
     free = _free_endpoints(job.workers + 1)
     trainers = job.trainers or tuple(free[1:])
     job = replace(job, meeting=job.meeting or free[0], trainers=trainers)
-    processes = import_module("torch.distributed.elastic.multiprocessing")
+    processes = _processes(job)
     ended = import_module("torch.distributed.elastic.multiprocessing.api").SignalException
-    context = _started(processes, job)
+    context = processes.start()
     try:
-        code = _watch(context, job)
+        code = _watch(processes, context, job)
     except ended as stopped:
         print(f"fluid launch_ps: stopped by {stopped.sigval.name}; all ended", file=sys.stderr)
         return 128 + int(stopped.sigval)
@@ -88,24 +100,17 @@ def _free_endpoints(count: int) -> list[str]:
         return [f"127.0.0.1:{sock.getsockname()[1]}" for sock in sockets]
 
 
-def _started(processes: Any, job: ServerLaunch) -> Any:
-    """Start the processes of a job, servers first."""
-    variables = job.variables()
-    command = ("-u", "-m", "fleet.launch.worker", *_worker_arguments(job))
-    return processes.start_processes(
-        name="launch_ps",
-        entrypoint=sys.executable,
-        args=dict.fromkeys(variables, command),
-        envs=variables,
-        logs_specs=log_specs(job.log_dir, {_shown(job)}, job.names),
-        log_line_prefixes={rank: f"[{name}] " for rank, name in job.names.items()},
+def _processes(job: ServerLaunch) -> LocalProcesses:
+    """The processes of a job, servers first."""
+    command = _worker_arguments(job)
+    return LocalProcesses(
+        "launch_ps", job.script, command, job.variables(), job.names, job.log_dir, {_shown(job)}
     )
 
 
 def _worker_arguments(job: ServerLaunch) -> list[str]:
     """The command line of `fleet.launch.worker`."""
-    flags = [f"--parent={os.getpid()}", *["--force"] * job.force, *["--cpu"] * job.cpu]
-    return [*flags, "--", str(job.script), *job.arguments]
+    return worker_arguments(job.script, job.arguments, [], job.force, job.cpu)
 
 
 def _shown(job: ServerLaunch) -> int:
@@ -113,16 +118,16 @@ def _shown(job: ServerLaunch) -> int:
     return min(len(job.own_servers), len(job.names) - 1)
 
 
-def _watch(context: Any, job: ServerLaunch) -> int:
+def _watch(processes: LocalProcesses, context: Any, job: ServerLaunch) -> int:
     """Wait until a process fails or the workers have ended, and servers after them.
 
     Servers with workers on other machines exit by themselves, when all have completed.
     """
     patience = SECONDS_AFTER_WORKERS
     while patience > 0:
-        result = context.wait(POLL_SECONDS, POLL_SECONDS)
-        if result is not None:
-            return _report(result, job) if result.is_failed() else 0
+        code = processes.exit_code(context, POLL_SECONDS)
+        if code is not None:
+            return code
         if _workers_ended(context, job):
             patience -= POLL_SECONDS
     return 0
@@ -132,15 +137,6 @@ def _workers_ended(context: Any, job: ServerLaunch) -> bool:
     """Whether all workers of the job ran here and have succeeded."""
     handlers = list(context.subprocess_handlers.values())[len(job.own_servers) :]
     return len(handlers) == job.workers and all(handler.proc.poll() == 0 for handler in handlers)
-
-
-def _report(result: Any, job: ServerLaunch) -> int:
-    """Print the first failure of a job; returns the job's exit code."""
-    first = min(result.failures.values(), key=lambda failure: failure.timestamp)
-    name = job.names[first.local_rank].replace("log.", " ")
-    text, code = failure_text(f"{name} (pid {first.pid})", first, job.script)
-    print(f"\nfluid launch_ps: {text}", file=sys.stderr)
-    return code
 
 
 if __name__ == "__main__":

@@ -209,6 +209,10 @@ def test_flags_of_release_1_8_name_machines_and_gpus() -> None:
     job = parsed("--cluster_node_ips", "10.0.0.1,10.0.0.2", "--node_ip", "10.0.0.2",
                  "--selected_gpus", "2,3", "--started_port", "6170")  # fmt: skip
     assert (job.least_machines, job.most_machines, job.master) == (2, 2, "10.0.0.1:29400")
+    assert job.cluster is not None and job.machine == 1
+    assert job.cluster.trainers_endpoints() == [
+        "10.0.0.1:6170", "10.0.0.1:6171", "10.0.0.2:6170", "10.0.0.2:6171",
+    ]  # fmt: skip
     assert (job.processes, job.gpus, job.started_port) == (2, ("2", "3"), 6170)
     assert job.arguments == ("--lr", "0.1")
 
@@ -228,6 +232,50 @@ def test_machines_of_paddlecloud_come_from_the_environment() -> None:
     assert parsed("--use_paddlecloud").most_machines == 1
     with pytest.raises(ValueError, match="POD_IP is not set"):
         parsed("--use_paddlecloud", environ=cloud)
+
+
+def test_endpoints_of_paddlecloud() -> None:
+    ends = "10.0.0.1:1,10.0.0.1:2,10.0.0.1:3,10.0.0.2:4,10.0.0.2:5,10.0.0.2:6"
+    cloud = {
+        "PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINERS": "10.0.0.1,10.0.0.2", "POD_IP": "10.0.0.2",
+        "DISTRIBUTED_TRAINER_ENDPOINTS": ends, "CUDA_VISIBLE_DEVICES": "4,5",
+    }  # fmt: skip
+    flags = ["--use_paddlecloud", "--selected_gpus=4,5"]
+    job = parsed(*flags, environ=cloud)
+    assert job.cluster is not None
+    own = job.cluster.pods[job.machine].trainers
+    assert [(t.rank, t.endpoint, t.gpus) for t in own] == [
+        (2, "10.0.0.2:4", ["0"]), (3, "10.0.0.2:5", ["1"]),
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match=r"has 6 endpoints, expected 4: 2 \(TRAINER_PORTS_NUM\)"):
+        parsed(*flags, environ={**cloud, "TRAINER_PORTS_NUM": "2"})
+    with pytest.raises(ValueError, match=r"10\.0\.0\.1 has 3 endpoints, expected 4"):
+        parsed("--use_paddlecloud", "--nproc_per_node=4", environ=cloud)
+
+
+def test_machines_meet_first_where_a_flag_is_about_their_meeting() -> None:
+    machines = ["--cluster_node_ips=a,b", "--node_ip=a"]
+    assert parsed(*machines).cluster is not None
+    for flag in ("--master=a:1", "--max_restarts=1", "--rdzv_conf=join_timeout=5"):
+        assert parsed(*machines, flag).cluster is None
+
+
+def test_processes_of_one_machine_among_several_start_at_once(tmp_path: Path) -> None:
+    machines = "--cluster_node_ips=127.0.0.1,127.0.0.2", "--node_ip=127.0.0.2"
+    shown = """
+keys = "PADDLE_TRAINER_ID PADDLE_CURRENT_ENDPOINT PADDLE_TRAINER_ENDPOINTS CPU_NUM".split()
+print(*(os.environ[key] for key in keys), flush=True)
+if rank == "3":
+    raise ValueError("rank 3 fails")
+time = __import__("time").sleep(60)
+"""
+    done = launch(tmp_path, shown, *machines)
+    ends = "127.0.0.1:6070,127.0.0.1:6071,127.0.0.2:6070,127.0.0.2:6071"
+    assert f"2 127.0.0.2:6070 {ends} 1" in log(tmp_path, "workerlog.2")
+    assert f"3 127.0.0.2:6071 {ends} 1" in log(tmp_path, "workerlog.3")
+    assert "rank 2 of 4" in done.stdout and "rank 3 of 4" not in done.stdout
+    assert done.returncode == 1 and "fluid launch: worker 3 (pid " in done.stderr
+    assert done.stderr.rstrip().endswith("ValueError: rank 3 fails")
 
 
 def test_settings_of_the_rendezvous() -> None:

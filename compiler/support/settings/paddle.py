@@ -54,6 +54,21 @@ PADDLE_TRAINERS = Setting(
     "machines in PADDLE_TRAINERS_NUM.",
     "PaddleCloud",
 )
+DISTRIBUTED_TRAINER_ENDPOINTS = Setting(
+    "DISTRIBUTED_TRAINER_ENDPOINTS",
+    ENDPOINTS,
+    (),
+    "The endpoints of all machines of a job, for `--use_paddlecloud`; without it they begin at "
+    "PADDLE_PORT.",
+    "PaddleCloud",
+)
+TRAINER_PORTS_NUM = Setting(
+    "TRAINER_PORTS_NUM",
+    POSITIVE,
+    1,
+    "The number of ports of each machine, for `--use_paddlecloud`.",
+    "PaddleCloud",
+)
 PADDLE_TRAINER_ENDPOINTS = Setting(
     "PADDLE_TRAINER_ENDPOINTS", ENDPOINTS, (), "The endpoint of each trainer.", LAUNCHERS
 )

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 
-from compiler.support.settings.systems import CUDA_VISIBLE_DEVICES
-from fleet.launch.arguments import main
+from fleet.launch.agent import run_job
+from fleet.launch.arguments import job_of, machine_endpoints, main, parse, visible_gpus
+from fleet.launch.cluster import Cluster, Gpu, Pod, get_cluster
+from fluid.compat.paddle.distributed.utils import find_free_ports
 from fluid.core import get_cuda_device_count
 
-__all__ = ["get_gpus", "main"]
+__all__ = ["get_cluster_from_args", "get_gpus", "launch", "main"]
 
 
 def get_gpus(selected_gpus: str | None) -> list[str] | list[int]:
@@ -22,14 +25,39 @@ def get_gpus(selected_gpus: str | None) -> list[str] | list[int]:
     """
     if selected_gpus is None:
         return [str(number) for number in range(get_cuda_device_count())]
-    selected = [gpu.strip() for gpu in selected_gpus.split(",")]
-    visible = [gpu.strip() for gpu in CUDA_VISIBLE_DEVICES.text().split(",") if gpu.strip()]
-    if not visible:
-        return selected
-    hidden = [gpu for gpu in selected if gpu not in visible]
-    if hidden:
-        raise ValueError(f"GPU {hidden[0]} is not in CUDA_VISIBLE_DEVICES={','.join(visible)}")
-    return [visible.index(gpu) for gpu in selected]
+    return visible_gpus([gpu.strip() for gpu in selected_gpus.split(",")])
+
+
+def get_cluster_from_args(
+    args: argparse.Namespace, selected_gpus: Sequence[Gpu]
+) -> tuple[Cluster, Pod]:
+    """Return the job that a command line describes, one process a GPU, and this machine of it.
+
+    Ports are free ones on one machine without `started_port`, else those from `started_port`
+    (6070). Raises ValueError for a `node_ip` that is not in `cluster_node_ips`.
+    """
+    addresses = [address.strip() for address in args.cluster_node_ips.split(",")]
+    is_free = len(addresses) == 1 and args.started_port is None and not args.use_paddlecloud
+    if is_free:
+        ports = sorted(find_free_ports(len(selected_gpus)))
+        endpoints = [[f"{addresses[0]}:{port}" for port in ports]]
+    else:
+        endpoints = machine_endpoints(addresses, args.started_port, len(selected_gpus), {})
+    return get_cluster(addresses, args.node_ip, endpoints, selected_gpus)
+
+
+def launch(args: argparse.Namespace) -> None:
+    """Run the job of a command line to its end. Raises SystemExit with its exit code if it fails,
+    ValueError for flags that do not go together.
+    """
+    code = run_job(job_of(args))
+    if code:
+        raise SystemExit(code)
+
+
+def _parse_args() -> argparse.Namespace:  # pyright: ignore[reportUnusedFunction] - scripts call it
+    """Parse this process's command line."""
+    return parse()
 
 
 def _print_arguments(args: argparse.Namespace) -> None:  # pyright: ignore[reportUnusedFunction] - scripts call it

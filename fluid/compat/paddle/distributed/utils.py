@@ -9,9 +9,19 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
+from fleet.launch.cluster import Cluster, Pod, Trainer, get_cluster
 from fleet.launch.variables import listener
 
-__all__ = ["add_arguments", "find_free_ports", "get_host_name_ip", "get_logger"]
+__all__ = [
+    "Cluster",
+    "Pod",
+    "Trainer",
+    "add_arguments",
+    "find_free_ports",
+    "get_cluster",
+    "get_host_name_ip",
+    "get_logger",
+]
 
 TRUE = ("1", "on", "t", "true", "y", "yes")
 FALSE = ("0", "f", "false", "n", "no", "off")
