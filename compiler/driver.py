@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from compiler.passes.observers import Guard
 from compiler.passes.pipeline import pipeline
 from compiler.plan import Plan
 from compiler.record import Record, packed
+from compiler.support.dataclass import dataclass
 from compiler.support.gc_pause import gc_disabled
 from compiler.support.lazy_loading import load
 from compiler.support.text_files import write_text

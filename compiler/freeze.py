@@ -6,7 +6,7 @@ Labels of ops and vars become steps, values and buffers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
 
 from compiler.ir.analysis.liveness import kernels, lives
@@ -18,6 +18,7 @@ from compiler.ir.graph import Graph, Op, Var, without_tokens
 from compiler.ir.region import are_disjoint, at_most, end
 from compiler.plan import Buffer, Plan, PlannedOp, PlannedValue, Step, StorageKind, Tensor, tensor
 from compiler.plan_check import check_plan
+from compiler.support.dataclass import dataclass
 
 
 def freeze(g: Graph) -> Plan:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from compiler.support.dataclass import dataclass
 from compiler.support.settings.fluid import (
     FLUID_CACHE,
     FLUID_CACHE_SIZE,

@@ -7,7 +7,6 @@ binding determines.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
 from typing import TypeAlias
@@ -16,6 +15,7 @@ from compiler.ir.dims import Size
 from compiler.ir.opdef import OpDef
 from compiler.ir.region import WHOLE, Region
 from compiler.ir.types import TensorType
+from compiler.support.dataclass import dataclass
 from compiler.support.escape import one_line
 
 

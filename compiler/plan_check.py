@@ -8,7 +8,7 @@ buffers live at once do not overlap is checked by `compiler.pack.check`, when si
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from compiler.errors import PlanError
 from compiler.ir.analysis.memory_writes import Aliases
@@ -16,6 +16,7 @@ from compiler.ir.analysis.region_index import RegionIndex
 from compiler.ir.opdef import Pointwise
 from compiler.ir.region import are_disjoint
 from compiler.plan import Plan, PlannedOp, PlannedValue, Step, Storage, StorageKind
+from compiler.support.dataclass import dataclass
 
 _Memory = tuple[StorageKind, "str | int"]
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from compiler.ir.dims import Size
 from compiler.options import Options
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,11 @@ import functools
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from compiler.ir.autodiff.append_backward import PART
+from compiler.support.dataclass import dataclass
 from fluid import layers
 from fluid.framework import (
     Block,

@@ -10,9 +10,11 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import TypeAlias, TypeVar, cast, get_type_hints
+
+from compiler.support.dataclass import dataclass
 
 __all__ = ["DataFeed", "DataFeedDesc", "MultiSlot", "FeedSlot", "feed_text", "parsed_feed"]
 

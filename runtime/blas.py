@@ -14,7 +14,6 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -24,6 +23,7 @@ import numpy as np
 
 from compiler.codegen.module import Module, without_ir
 from compiler.ir.dims import evaluate
+from compiler.support.dataclass import dataclass
 from compiler.support.fork_delay import FORK_LOCK
 from compiler.support.settings.systems import (
     GOTO_NUM_THREADS,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
+from compiler.support.dataclass import dataclass
 from runtime.errors import PlaceError
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import RLock
 from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
@@ -19,6 +19,7 @@ import numpy as np
 from compiler.codegen.module import Module
 from compiler.errors import CompileError, ShapeError
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 from compiler.support.gc_pause import gc_disabled
 from compiler.support.per_version import PerVersion, Versioned
 from runtime.binding import check_shapes

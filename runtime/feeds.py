@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from compiler.errors import CompileError
 from compiler.ir.dims import UNKNOWN, Dim, Size
 from compiler.ir.types import Array, DType, Shape, to_fluid
+from compiler.support.dataclass import dataclass
 from runtime.errors import (
     FeedError,
     StateMismatch,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import count, takewhile
 from typing import Any, cast
 
 from compiler.codegen.module import Module
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 from runtime.sizes import LOD
 from runtime.tensors.lod_tensor import LoDTensor
 

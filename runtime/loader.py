@@ -8,7 +8,6 @@ size costs a look-up. One Executable runs one step at a time: its bindings share
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -19,6 +18,7 @@ from compiler.errors import CompileError, ParseError
 from compiler.ir.types import Array
 from compiler.pack import Lifetime
 from compiler.plan import Tensor
+from compiler.support.dataclass import dataclass
 from runtime.binding import Shapes, checked_feed, fed, feed_bytes, fitting, sizes_of, unbound
 from runtime.blas import elements, may_multiply, with_few_threads
 from runtime.device import CPUPlace, CUDAPlace, Place, expect_target

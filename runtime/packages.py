@@ -12,12 +12,12 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from compiler.codegen.module import Module, without_ir
 from compiler.errors import CompileError
+from compiler.support.dataclass import dataclass
 from runtime.gpu.launches import ManifestRow
 
 MANIFEST, MODULE, OBJECTS = "kernels.json", "module.py", "kernels.a"

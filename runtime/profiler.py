@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from time import perf_counter_ns
 from typing import Any, Protocol
@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from compiler.codegen.module import Module, buffer_lifetimes
 from compiler.pack import Lifetime
 from compiler.plan import Buffer
+from compiler.support.dataclass import dataclass
 from runtime.chrome_trace import Event, complete_event, counter_event, thread_name, trace_text
 from runtime.taps import MARK, START, Taps
 

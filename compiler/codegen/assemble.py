@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from compiler.codegen.collectives import alone_source, collectives
@@ -16,6 +15,7 @@ from compiler.codegen.value_checks import given_rows
 from compiler.errors import CompileError
 from compiler.ir.types import DType
 from compiler.plan import Plan, Step, Tensor, tensor
+from compiler.support.dataclass import dataclass
 from compiler.support.escape import expect_one_line
 from compiler.support.thresholds import threshold
 

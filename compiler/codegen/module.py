@@ -18,7 +18,7 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, field
 from pathlib import Path
 from types import CodeType
 from typing import Any, cast
@@ -29,6 +29,7 @@ from compiler.pack import Lifetime
 from compiler.plan import Buffer, Tensor
 from compiler.record import Record
 from compiler.support.cached_property import cached_property
+from compiler.support.dataclass import dataclass
 from compiler.support.escape import expect_one_line
 from compiler.support.shared_arrays import SharedArrays
 from compiler.support.syntax_trees import syntax_tree

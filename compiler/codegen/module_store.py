@@ -28,7 +28,7 @@ import sys
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ from compiler.ir.dims import evaluate
 from compiler.ir.types import Array, DType
 from compiler.options import Cache, Options
 from compiler.record import Record
+from compiler.support.dataclass import dataclass
 from compiler.support.private_folders import (
     PrivateFolder,
     is_due,

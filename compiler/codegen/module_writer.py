@@ -13,7 +13,7 @@ import re
 import textwrap
 from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeGuard, cast
 
@@ -27,6 +27,7 @@ from compiler.ir.opdef.slots import Share
 from compiler.ir.region import WHOLE, Region, leading_axes, strides, subregion
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.plan import Buffer, PlannedOp, PlannedValue, Step, Storage, StorageKind
+from compiler.support.dataclass import dataclass
 
 Home: TypeAlias = "tuple[StorageKind, str | int]"
 """The place and home of a value: what an op that writes it overwrites."""

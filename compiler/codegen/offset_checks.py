@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from compiler.ir.opdef import Slot
 from compiler.ir.program import GRAD
 from compiler.ir.types import Array
 from compiler.plan import PlannedOp, PlannedValue, Step, StorageKind
+from compiler.support.dataclass import dataclass
 
 
 def expect_offsets(

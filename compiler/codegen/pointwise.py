@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, cast
 
 from compiler.codegen.module_writer import ModuleWriter, NumpyOperand, shape_text
@@ -20,6 +19,7 @@ from compiler.ir.opdef import Pointwise, call, listed, reduced_axes
 from compiler.ir.philox import uniform_by_key
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.plan import PlannedOp, PlannedValue, Step, Storage, StorageKind
+from compiler.support.dataclass import dataclass
 
 
 def emit_pointwise(writer: ModuleWriter, step: Step) -> None:

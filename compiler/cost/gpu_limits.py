@@ -8,9 +8,9 @@ the ordinary units, since TF32 rounds its operands).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from compiler.ir.types import DType
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from compiler.codegen.native.machine import MACHINES
 from compiler.codegen.native.module_writer import NativeModuleWriter
 from compiler.codegen.native.target import NativeTarget
 from compiler.cost.plan_cost import call_cost
 from compiler.plan import Plan, Step
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any
 
@@ -34,6 +34,7 @@ from compiler.ir.opdef import GradOp
 from compiler.ir.types import DType, Shape
 from compiler.plan import Plan, PlannedOp, PlannedValue, Step, Storage, StorageKind
 from compiler.support.cached_property import cached_property
+from compiler.support.dataclass import dataclass
 
 
 class Side(Enum):

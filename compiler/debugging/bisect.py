@@ -9,7 +9,7 @@ reduced: to the shortest prefix that still fails, then to the ops that cannot be
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 
 from compiler.codegen.module import Module
@@ -26,6 +26,7 @@ from compiler.options import Options
 from compiler.passes.base import Context, Pass
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import left_out, pipeline
+from compiler.support.dataclass import dataclass
 
 CODE = "code"
 """The stage after all passes: the generated code."""

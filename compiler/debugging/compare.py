@@ -6,12 +6,12 @@ Values are matched by name. Values that only one program computes are counted, n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from compiler.debugging.difference import Difference, difference
 from compiler.debugging.values import RunValue, RunValues
 from compiler.report.table import table
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

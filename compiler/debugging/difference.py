@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from compiler.ir.types import Array, is_floating
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

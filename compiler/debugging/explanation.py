@@ -8,7 +8,7 @@ from a cache is explained just like one compiled in this process.
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from compiler.codegen.module import Module, buffer_lifetimes
@@ -36,6 +36,7 @@ from compiler.report.roofline import Roofline
 from compiler.report.tables import memory_table, pass_table
 from compiler.report.user_lines import Sources
 from compiler.support.cached_property import cached_property
+from compiler.support.dataclass import dataclass
 from compiler.support.escape import one_line
 from compiler.support.text_files import write_text
 

@@ -7,7 +7,6 @@ in its slots, its text and the user's line.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -16,6 +15,7 @@ import numpy as np
 from compiler.ir.opdef import OpDef, find, listed
 from compiler.ir.types import Array, is_floating
 from compiler.support.cached_property import cached_property
+from compiler.support.dataclass import dataclass
 
 Labels: TypeAlias = Mapping[str, Sequence[str]]
 """The labels of the values in each slot."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
@@ -24,6 +24,7 @@ import numpy as np
 from compiler.debugging.reference_steps import ReferenceStep, is_shape
 from compiler.errors import WrongResult
 from compiler.ir.types import Array, is_floating
+from compiler.support.dataclass import dataclass
 
 LOGGER = logging.getLogger("fluid.check")
 """Receives one line for each program that was checked."""

@@ -7,7 +7,7 @@ of two stages of one program are matched by name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 from zlib import crc32
 
@@ -20,6 +20,7 @@ from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.text.printer import show_op
 from compiler.ir.types import Array
 from compiler.passes.observers import made_up
+from compiler.support.dataclass import dataclass
 
 SEED = 7
 """Seed for random ops that would otherwise draw different numbers in every run."""

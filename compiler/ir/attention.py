@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from compiler.ir.types import DType, Shape
+from compiler.support.dataclass import dataclass
 
 T = TypeVar("T")
 

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from math import gcd
 from typing import TypeAlias
 
 from compiler.errors import ShapeError
 from compiler.support.cached_property import cached_property
+from compiler.support.dataclass import dataclass
 from compiler.support.limits import MAX_SIZE_DEPTH, MAX_SIZE_SYMBOLS
 from compiler.support.syntax_trees import syntax_tree
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import networkx as nx
@@ -25,6 +25,7 @@ from compiler.ir.opdef import OpDef, find
 from compiler.ir.opdef.size_comparison import addressable
 from compiler.ir.region import WHOLE
 from compiler.ir.types import TOKEN, TensorType
+from compiler.support.dataclass import dataclass
 
 Position: TypeAlias = tuple[int, ...]
 """The position of an op in the schedule: `(7, 0)` was inserted right after `(7,)`, the eighth."""

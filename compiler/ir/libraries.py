@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from compiler.ir.dims import Size
 from compiler.ir.types import Shape
+from compiler.support.dataclass import dataclass
 
 Factor: TypeAlias = "tuple[str, bool]"
 """A factor of a product: its slot, and whether it is transposed."""

@@ -8,11 +8,10 @@ True only if they hold for all values of the symbols.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.slots import Share
 from compiler.ir.types import Shape, TensorType
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

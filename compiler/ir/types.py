@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,6 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from compiler.errors import CompileError
 from compiler.ir.dims import UNKNOWN, Dim, Size, evaluate, product
 from compiler.support.cached_property import cached_property
+from compiler.support.dataclass import dataclass
 from compiler.support.extras import install
 
 Shape: TypeAlias = tuple[Size, ...]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import gcd
 
 from compiler.ir.dims import Size
 from compiler.ir.types import Shape
+from compiler.support.dataclass import dataclass
 
 OIHW, HWIO, HWOI = "OIHW", "HWIO", "HWOI"
 """Layouts of filters: that of programs, and those in which kernels of channels-last images read

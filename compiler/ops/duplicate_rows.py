@@ -9,11 +9,11 @@ deterministic.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType
+from compiler.support.dataclass import dataclass
 from compiler.support.thresholds import threshold
 
 CHUNK = threshold(

@@ -9,10 +9,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from compiler.pack.life import PackedLife, height_of
+from compiler.support.dataclass import dataclass
 
 TRIES = 4
 """Maximum number of times that all blocks are placed."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
+
+from compiler.support.dataclass import dataclass
 
 
 class PackError(ValueError):

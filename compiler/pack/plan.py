@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import product
 from time import monotonic
 
@@ -12,6 +12,7 @@ from compiler.pack.life import Lifetime, PackedLife, PackError, Packing, blocks_
 from compiler.pack.life import height_of as highest
 from compiler.pack.search import Found, Pick, Search, cost
 from compiler.pack.sections import Sections
+from compiler.support.dataclass import dataclass
 
 EFFORT = 100_000
 """Default search steps of `pack`: one or two seconds, if a search is needed."""

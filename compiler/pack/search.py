@@ -21,11 +21,12 @@ branching on valleys is ours.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from itertools import pairwise
 
 from compiler.pack.sections import Sections, members
+from compiler.support.dataclass import dataclass
 
 HIGH = 1 << 62
 """The floor at the boundary of a part."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from math import gcd
 
 from compiler.pack.life import PackedLife
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

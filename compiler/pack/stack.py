@@ -8,9 +8,9 @@ ends.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from compiler.pack.life import Lifetime, Packing, aligned, blocks_of
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

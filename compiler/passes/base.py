@@ -5,7 +5,7 @@ graph.
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, ClassVar, Protocol, Self
 
@@ -14,6 +14,7 @@ from compiler.ir.graph import Graph, Op
 from compiler.ir.libraries import ChooseLibrary
 from compiler.ir.types import Array
 from compiler.options import Options
+from compiler.support.dataclass import dataclass
 
 
 class Fact(Enum):

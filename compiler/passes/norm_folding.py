@@ -8,12 +8,12 @@ w) * factor + shift = layer(x, w scaled) + shift.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 
 NORMS = frozenset({"batch_norm", "sync_batch_norm"})
 """Ops that are `h * factor + shift` if their statistics are fixed."""

@@ -8,11 +8,11 @@ that a script's pass does not affect other programs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from compiler.errors import CompileError, did_you_mean
 from compiler.passes.base import Pass
+from compiler.support.dataclass import dataclass
 
 AnyPass = TypeVar("AnyPass", bound=type[Pass])
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 
 from compiler.record import OpNote, Stage
+from compiler.support.dataclass import dataclass
 
 CONTEXT = 2
 """Unchanged lines shown before and after a change."""

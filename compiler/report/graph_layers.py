@@ -7,10 +7,11 @@ gradients are in the band of their forward op. It has as many rows as its longes
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import accumulate
 from typing import TypeAlias
+
+from compiler.support.dataclass import dataclass
 
 Edge: TypeAlias = tuple[int, int]
 

@@ -10,7 +10,6 @@ they cross. The result is deterministic.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import sqrt
 from statistics import fmean
@@ -24,6 +23,7 @@ from compiler.report.graph_layers import (
     neighbours,
     topological_order,
 )
+from compiler.support.dataclass import dataclass
 
 Point: TypeAlias = tuple[float, float]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from compiler.plan import PlannedOp, Step
+from compiler.support.dataclass import dataclass
 from compiler.support.escape import one_line
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 from compiler.ir.dims import Size, evaluate
 from compiler.pack import Packing
 from compiler.plan import Buffer, Plan, PlannedOp, StorageKind
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from compiler.report.memory import size_text
 from compiler.report.roofline import scaled, time_text
 from compiler.report.roofline_chart import Point, roofline_chart
 from compiler.report.table import count, table
+from compiler.support.dataclass import dataclass
 from compiler.support.escape import one_line
 
 SHOWN = 30

@@ -12,7 +12,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -27,6 +27,7 @@ from compiler.report.native_code import NativeReport
 from compiler.report.roofline import Roofline
 from compiler.report.stage_graph import Drawing, Node, draw_stages
 from compiler.report.user_lines import Sources
+from compiler.support.dataclass import dataclass
 from compiler.support.escape import html_text, script_json
 from compiler.support.syntax_trees import syntax_tree
 

@@ -5,12 +5,12 @@ GPU.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from compiler.cost.gpu_limits import HOST, Gpu
 from compiler.cost.plan_cost import Cost, PlanCost, Side
 from compiler.report.table import count, table
+from compiler.support.dataclass import dataclass
 
 SHOWN = 12
 """Number of kernels listed by name, slowest first."""

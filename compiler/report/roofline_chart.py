@@ -6,11 +6,11 @@ Dots have numbers, whose names and times are in the legend, so that names never 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import cycle
 from math import ceil, floor, log2
 
 from compiler.report.roofline import time_text
+from compiler.support.dataclass import dataclass
 from compiler.support.escape import html_text, one_line
 
 WIDTH, HEIGHT, MARGIN, LEGEND = 600, 460, 60, 320

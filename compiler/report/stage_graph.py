@@ -8,7 +8,6 @@ deletions: they belong to the preceding op.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from compiler.ir.program import OpRole
 from compiler.record import OpNote, Stage
@@ -16,6 +15,7 @@ from compiler.report.changes import key
 from compiler.report.graph_layers import Lane
 from compiler.report.graph_layout import GraphLayout, layout
 from compiler.support.cached_property import cached_property
+from compiler.support.dataclass import dataclass
 
 UNDRAWN = -1
 """Index for an op that has no node."""

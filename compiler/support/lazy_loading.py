@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from threading import RLock
 from typing import Any, NoReturn, TypeVar
 
+from compiler.support.dataclass import dataclass
 from compiler.support.fork_delay import delay_forks
 from compiler.support.gc_pause import gc_disabled
 

@@ -20,10 +20,10 @@ import shutil
 import stat
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import BinaryIO
 
+from compiler.support.dataclass import dataclass
 from compiler.support.settings.setting import Setting
 from compiler.support.user_warnings import warn_user
 

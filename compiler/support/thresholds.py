@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import lru_cache, wraps
 from types import MappingProxyType
 from typing import ParamSpec, TypeVar
+
+from compiler.support.dataclass import dataclass
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

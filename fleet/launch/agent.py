@@ -11,12 +11,13 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from compiler.support.dataclass import dataclass
 from compiler.support.settings.paddle import CPU_NUM
 from compiler.support.settings.setting import export
 from compiler.support.settings.systems import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from compiler.support.dataclass import dataclass
 from compiler.support.settings.paddle import (
     CPU_NUM,
     DISTRIBUTED_TRAINER_ENDPOINTS,

@@ -6,7 +6,9 @@ Names are those of `paddle.distributed.utils` of release 1.8.5, where a machine 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from compiler.support.dataclass import dataclass
 
 __all__ = ["Cluster", "Gpu", "Pod", "Trainer", "cluster_of", "get_cluster", "numbered_endpoints"]
 

@@ -9,11 +9,11 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from compiler.support.dataclass import dataclass
 from fleet.launch.logs import log_specs
 from fluid.recording.narrowing import is_mapping
 

@@ -11,12 +11,12 @@ import socket
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from importlib import import_module
 from threading import Event, Thread
 from time import monotonic
 from typing import Protocol
 
+from compiler.support.dataclass import dataclass
 from runtime.collective.endpoint import accepts_connections
 from runtime.collective.engine import distributed, seconds
 from runtime.collective.slices import call_in_slices

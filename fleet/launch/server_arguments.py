@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from compiler.support.dataclass import dataclass
 from compiler.support.settings.paddle import PADDLE_GLOO_ENDPOINT
 from compiler.support.settings.setting import is_endpoint
 

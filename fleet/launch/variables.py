@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 import socket
-from dataclasses import dataclass
 
+from compiler.support.dataclass import dataclass
 from compiler.support.settings.setting import Environ
 from compiler.support.settings.systems import (
     LOCAL_RANK,

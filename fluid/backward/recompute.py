@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 
 from compiler.ir.opdef import find
 from compiler.ir.program import OpDesc, OpRole
+from compiler.support.dataclass import dataclass
 from fluid import unique_name
 from fluid.recording.variable import AbstractBlock
 

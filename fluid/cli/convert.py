@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from compiler.errors import CompileError
@@ -17,6 +17,7 @@ from compiler.ir.model_format.program_desc import CALL_STACK, is_newer_release, 
 from compiler.ir.model_format.protobuf import Message, dump, parse
 from compiler.report.memory import size_text
 from compiler.report.table import count
+from compiler.support.dataclass import dataclass
 from fluid import io
 from fluid.cli.layout import (
     COMBINED_FILE,

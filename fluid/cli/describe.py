@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from shlex import quote
@@ -21,6 +20,7 @@ from compiler.ir.opdef.type_inference import bind, check_slots, op_text
 from compiler.ir.program import OpDesc, VarKind
 from compiler.report.memory import size_text
 from compiler.report.table import count, table
+from compiler.support.dataclass import dataclass
 from compiler.support.escape import one_line
 from fluid.cli.layout import ModelFiles
 from fluid.cli.model import shape_text

@@ -8,11 +8,11 @@ layout a model has.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from compiler.ir.model_format.program_desc import load_program
 from compiler.ir.program import VarKind
+from compiler.support.dataclass import dataclass
 from fluid.cli.model import CommandError, hint_of_program, listing
 from fluid.framework import Program
 from fluid.saving.inference_model import LATER_MODEL, LATER_PARAMS, MODEL_FILE

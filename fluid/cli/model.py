@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from compiler.errors import CompileError
 from compiler.ir.model_format.program_desc import load_program
 from compiler.ir.types import Array
 from compiler.options import Options
+from compiler.support.dataclass import dataclass
 from fluid.framework import Program, Variable
 from fluid.inference.packages import load_compiled, model_of
 from fluid.inference.predictor import Predictor

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from compiler.driver import declared_graph
@@ -20,6 +20,7 @@ from compiler.ir.model_format.program_desc import load_program
 from compiler.ir.program import Block, OpDesc, OpRole, Program, VarKind
 from compiler.ir.text.parser import parse, parse_program
 from compiler.ir.types import Array, Shape
+from compiler.support.dataclass import dataclass
 from fluid.cli.model import CommandError, SavedModel, add_file_names, load_model
 from runtime.files.atomic_saves import reading
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 
 from compiler.errors import BadAttribute, UnknownOp
@@ -12,6 +12,7 @@ from compiler.ir.model_format.protobuf import AttrType
 from compiler.ir.opdef import OpDef, find, is_registered, registered
 from compiler.ir.opdef.slots import GRAPH_ONLY, Slot
 from compiler.ir.opdef.slots import Attr as DeclaredAttr
+from compiler.support.dataclass import dataclass
 from fluid.compat.library_attributes import library_attributes
 
 __all__ = ["OpProto", "OpProtoHolder", "get_all_op_protos"]

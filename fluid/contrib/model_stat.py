@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import cast
 
+from compiler.support.dataclass import dataclass
 from fluid.contrib.arguments import expect_program
 from fluid.framework import Block, Operator, Program
 from fluid.recording.variable import Variable

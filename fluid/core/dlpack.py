@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from compiler.support.dataclass import dataclass
 from runtime.tensors.lod_tensor import LoDTensor
 
 __all__ = ["from_dlpack"]

@@ -7,10 +7,10 @@ updates it. The user's program is never edited.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from compiler.ir.opdef.type_inference import op_text
+from compiler.support.dataclass import dataclass
 from fluid.data_parallel.batch_merge import merge_batches
 from fluid.data_parallel.graphviz import program_dot
 from fluid.data_parallel.rewrite import (

@@ -8,7 +8,6 @@ compiled for their share.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
@@ -17,6 +16,7 @@ import numpy as np
 
 from compiler.codegen.module import Module
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 from fluid.data_parallel.build import RankPrograms, build, expect_no_python
 from fluid.data_parallel.device_feeds import device_feeds
 from fluid.data_parallel.devices import Devices

@@ -8,10 +8,10 @@ gradient that other devices read too, for example for a global-norm clip, is all
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from math import prod
 
 from compiler.ir.program import OpDesc, OpRole, VarDesc, VarKind
+from compiler.support.dataclass import dataclass
 from fluid.data_parallel.rewrite import (
     gradient_pairs,
     insert_gradient_scale,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from compiler.support.dataclass import dataclass
 from fluid.data_parallel.strategies import BuildStrategy
 from fluid.distributed.job import CollectiveJob
 from fluid.framework import Program

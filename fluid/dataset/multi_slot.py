@@ -9,7 +9,6 @@ release 1.8.5.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from math import prod
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 from fluid.data_feed_desc import FeedSlot
 from fluid.dataset.sources import LineSource
 from fluid.recording.variable import Variable

@@ -7,11 +7,11 @@ import shlex
 import subprocess
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 from typing import IO
 
+from compiler.support.dataclass import dataclass
 from compiler.support.escape import printable_lines
 
 __all__ = ["LineSource"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ from compiler.debugging.explanation import Study, study
 from compiler.ir.types import Array
 from compiler.options import Options
 from compiler.report.native_code import NativeReport
+from compiler.support.dataclass import dataclass
 from compiler.support.text_files import write_text
 from fluid.cli.model import SavedModel
 from fluid.cli.profiling.native import native_report

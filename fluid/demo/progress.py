@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from statistics import fmean
 from types import TracebackType
 from typing import TextIO
 
+from compiler.support.dataclass import dataclass
 from fluid.cli.terminal import CLEAR, clears_lines, fitting
 
 EVERY = 0.1

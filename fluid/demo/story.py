@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from shutil import which
 
@@ -20,6 +20,7 @@ from compiler.ir.types import Array
 from compiler.options import Options
 from compiler.report.table import count, table
 from compiler.report.tables import memory_table, pass_table
+from compiler.support.dataclass import dataclass
 from compiler.support.text_files import write_text
 from fluid import io, layers, optimizer, unique_name
 from fluid.cli.model import SavedModel, load_model

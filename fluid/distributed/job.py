@@ -7,10 +7,10 @@ a trainer in a job without, and one that was derived from a trainer's.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from compiler.ir.program import Block
+from compiler.support.dataclass import dataclass
 from fluid.distributed.placement import VarsDistributed
 from fluid.distributed.sharding import ShardingPlan
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol, overload
 
 from compiler.ir.types import VarTypeId
+from compiler.support.dataclass import dataclass
 
 __all__ = ["VarDistributed", "VarStruct", "VarsDistributed"]
 

@@ -6,10 +6,10 @@ Plain data, without programs: `fluid.transpiler.distribute.plan` computes it fro
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import IntEnum
 
 from compiler.ir.program import GRAD
+from compiler.support.dataclass import dataclass
 
 __all__ = ["DistributedMode", "ShardingPlan", "Shards", "Slice", "Table"]
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from compiler.support.dataclass import dataclass
 from compiler.support.settings.paddle import (
     PADDLE_CURRENT_ENDPOINT,
     PADDLE_TRAINER_ENDPOINTS,

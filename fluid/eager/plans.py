@@ -7,9 +7,10 @@ the same program, and a new size compiles nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
+from compiler.support.dataclass import dataclass
 from fluid.eager.trace_programs import Dims, OpEntry, RecordedTrace, TracePlan, dims_of, write
 
 __all__ = ["Key", "count", "exact", "find", "make"]

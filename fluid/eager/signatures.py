@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, count
 from typing import TypeAlias
 
@@ -12,6 +11,7 @@ from compiler.ir.autodiff.grad_ops import gradient_ops
 from compiler.ir.opdef import find
 from compiler.ir.program import EMPTY, GRAD, OpDesc
 from compiler.ir.types import DType
+from compiler.support.dataclass import dataclass
 from compiler.support.tracebacks import entry_point
 from fluid.framework import Program
 from fluid.recording.annotations import Attributes

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn, Unpack, cast
 
 from compiler.errors import CompileError
+from compiler.support.dataclass import dataclass
 from fluid import unique_name
 from fluid.eager.variables import ParamBase, VarBase
 from fluid.framework import Program, Variable, recording_guard

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -13,6 +12,7 @@ from compiler.ir.opdef import find
 from compiler.ir.opdef.type_inference import infer_op
 from compiler.ir.program import OpDesc, VarKind
 from compiler.ir.types import Array, DType
+from compiler.support.dataclass import dataclass
 from fluid.eager.nodes import SCOPE, External, RowNumbers
 from fluid.eager.signatures import Signature
 from fluid.eager.sources import Source, source_text

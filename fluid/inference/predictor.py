@@ -7,7 +7,7 @@ the weights, and each run has its own memory (`runtime.serving`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import compiler
@@ -16,6 +16,7 @@ from compiler.errors import did_you_mean
 from compiler.ir.text.program_printer import recorded_digest
 from compiler.ir.types import Array
 from compiler.options import Options
+from compiler.support.dataclass import dataclass
 from compiler.support.escape import one_line
 from compiler.support.tracebacks import entry_point
 from fluid.framework import Program, Variable

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Protocol
 
 import numpy as np
 
+from compiler.support.dataclass import dataclass
 from fluid.distributed.sharding import ShardingPlan
 from fluid.framework import Program, Variable
 from fluid.parameter_server.serving import gradients_of

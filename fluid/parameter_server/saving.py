@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 from fluid.distributed.job import ParameterServerJob
 from fluid.distributed.placement import VarDistributed
 from fluid.distributed.sharding import ShardingPlan, Table

@@ -10,9 +10,10 @@ import os
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from posixpath import join
+
+from compiler.support.dataclass import dataclass
 
 __all__ = ["HadoopClient", "HadoopEntry", "HadoopShell", "logger"]
 

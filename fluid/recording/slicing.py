@@ -8,9 +8,10 @@ to do so if a later axis is reversed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeGuard
 
+from compiler.support.dataclass import dataclass
 from fluid.recording.annotations import DTypeLike
 from fluid.recording.arithmetic import V, VariableOperand, is_variable
 from fluid.recording.narrowing import is_sequence

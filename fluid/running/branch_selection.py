@@ -9,7 +9,7 @@ persistable state.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import cast
 
 import numpy as np
@@ -18,6 +18,7 @@ from compiler.errors import ShapeError
 from compiler.ir.opdef.type_inference import op_text
 from compiler.ir.program import EMPTY, GRAD, BlockRef
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 from compiler.support.per_version import PerVersion
 from fluid.framework import Block, Operator, Program
 from fluid.recording.pruning import drop_blocks

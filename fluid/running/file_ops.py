@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy as np
 
 from compiler.ir.opdef.type_inference import check_slots, op_text
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 from compiler.support.per_version import PerVersion
 from compiler.support.settings.fluid import FLUID_MODEL_FILES
 from fluid.framework import Operator, Program

@@ -8,10 +8,10 @@ scope is written. After that the program runs without them and casts in every ru
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 from compiler.support.per_version import PerVersion
 from fluid.framework import Program
 from fluid.running.fetched_values import Value

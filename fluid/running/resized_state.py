@@ -9,13 +9,13 @@ gives another dtype or shape.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from compiler.ir.program import VarKind
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 from compiler.support.per_version import PerVersion
 from fluid.framework import Program, Variable
 from fluid.running.feed_checks import missing_feeds

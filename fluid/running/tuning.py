@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Any, TypeAlias
@@ -16,6 +16,7 @@ from compiler.codegen.module import Module
 from compiler.errors import CompileError
 from compiler.ir.dims import evaluate
 from compiler.options import Cache, Options
+from compiler.support.dataclass import dataclass
 from compiler.support.lazy_loading import load
 from compiler.support.settings.fluid import FLUID_TUNE
 from fluid.framework import Program

@@ -9,13 +9,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Container, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
 from compiler.errors import CompileError, did_you_mean
 from compiler.ir.model_format.program_desc import dump_program, load_program
+from compiler.support.dataclass import dataclass
 from compiler.support.tracebacks import entry_point
 from fluid.executor import Executor
 from fluid.framework import Program, Variable

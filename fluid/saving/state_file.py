@@ -11,13 +11,13 @@ import math
 import pickletools
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
 from compiler.ir.types import Array, DType
+from compiler.support.dataclass import dataclass
 from runtime.files.checkpoint import CheckpointError
 
 __all__ = ["StateValue", "dump_state", "load_checkpoint", "load_state", "load_tables"]

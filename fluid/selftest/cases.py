@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 import numpy as np
 
+from compiler.support.dataclass import dataclass
 from fluid import unique_name
 from fluid.backward import gradients
 from fluid.data import data

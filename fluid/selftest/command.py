@@ -7,9 +7,10 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from compiler.codegen.native.host import supported
+from compiler.support.dataclass import dataclass
 from compiler.support.settings.setting import exported
 from compiler.support.thresholds import all_thresholds
 from fluid.cli.model import CommandError

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from compiler.codegen.native.machine import MACHINES
 from compiler.codegen.native.target import NativeTarget
 from compiler.debugging.step_checks import StepChecks
 from compiler.options import Options
+from compiler.support.dataclass import dataclass
 from compiler.support.settings.setting import exported
 from compiler.support.thresholds import all_thresholds, lowered, observed
 from fluid.selftest.cases import Case, Recorded, record

@@ -7,9 +7,10 @@ before, no value was overwritten too early. `sources` is compared.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from compiler.ir.program import NO_BLOCK, BlockRef
+from compiler.support.dataclass import dataclass
 from fluid.framework import Block, Operator, Program
 from fluid.recording.narrowing import is_sequence
 

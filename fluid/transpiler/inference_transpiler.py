@@ -6,10 +6,9 @@ code is fused anyway; the promised folding into fully connected layers is implem
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from compiler.ir.opdef.type_inference import op_text
 from compiler.ir.program import OpRole
+from compiler.support.dataclass import dataclass
 from fluid.executor import global_scope
 from fluid.framework import Program
 from fluid.recording.checks import check_type

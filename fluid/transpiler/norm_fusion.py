@@ -7,7 +7,7 @@ values are stored in the scope when all ops are rewritten.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 
 import numpy as np
@@ -16,6 +16,7 @@ from compiler.ir.conversion.reused_names import slots_renamed
 from compiler.ir.opdef.type_inference import op_text
 from compiler.ir.types import Array
 from compiler.passes.norm_folding import VECTORS, WEIGHTS, factor_and_shift
+from compiler.support.dataclass import dataclass
 from fluid.framework import Operator, Program
 from fluid.transpiler.flow import DELETE, inner_blocks, reads
 from fluid.transpiler.norm_matches import Match, match_norm, norms

@@ -8,10 +8,10 @@ reported (docs/reference_behaviour.md, "Batch-norm folding").
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from compiler.ir.opdef.type_inference import op_text
 from compiler.passes.norm_folding import NORMS, VECTORS, WEIGHTS, Layer, is_frozen, norm_axis
+from compiler.support.dataclass import dataclass
 from fluid.framework import Block, Operator, Program
 from fluid.transpiler.flow import DELETE, inner_blocks, reads, writes
 from fluid.transpiler.units import called_names, is_temporary

@@ -10,10 +10,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 
 from compiler.ir.conversion.reused_names import Reuse, record_reuse, slots_renamed
+from compiler.support.dataclass import dataclass
 from fluid.framework import Variable
 from fluid.transpiler.units import ROLE_VAR, OpAccesses, Unit, is_temporary
 

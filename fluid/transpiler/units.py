@@ -7,10 +7,11 @@ values that the gradient reads are live until then. Live ranges come from a back
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from compiler.ir.conversion.reused_names import ROLE_VAR
 from compiler.ir.program import GRAD, NO_BLOCK, OpRole, VarKind
+from compiler.support.dataclass import dataclass
 from fluid.framework import Block, Operator, Program
 from fluid.recording.narrowing import is_list
 from fluid.transpiler.flow import DELETE, inner_blocks, names_inside, reads, writes

@@ -11,10 +11,10 @@ import json
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from threading import Lock, Thread
 from typing import IO, Any
 
+from compiler.support.dataclass import dataclass
 from runtime.collective.rendezvous import StoreConnection
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from compiler.support.dataclass import dataclass
 from runtime.collective.monitor import Monitor
 from runtime.collective.record import RankRecord
 from runtime.collective.rendezvous import Seat, StoreConnection, join

@@ -7,10 +7,11 @@ The last records read are kept: the store disappears with the rank that hosts it
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Event, Thread, current_thread
 from typing import Any
 
+from compiler.support.dataclass import dataclass
 from runtime.collective.history import History
 from runtime.collective.record import MAX_FAILURE_CHARS, RankRecord
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 
 WORD = 8
 """Bytes of the number of rows, and of an index; values begin at a multiple of it."""

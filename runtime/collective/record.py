@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, cast
 
+from compiler.support.dataclass import dataclass
 from runtime.collective.processes import host_name, machine_id, own_pid, start_time
 
 MAX_RECORD_BYTES = 1 << 16

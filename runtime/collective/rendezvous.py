@@ -12,11 +12,12 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from time import monotonic, sleep
 from typing import Any, cast
 from weakref import WeakValueDictionary
 
+from compiler.support.dataclass import dataclass
 from runtime.collective.endpoint import Address, listen, parse_endpoint
 from runtime.collective.engine import distributed, seconds
 from runtime.collective.processes import host_name, machine_id, own_pid, process_state, start_time

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from compiler.support.dataclass import dataclass
 from runtime.collective.engine import distributed, torch_module
 from runtime.collective.groups.engine_group import EngineGroup, gloo_engine, nccl_engine
 from runtime.collective.groups.group import Group, Work

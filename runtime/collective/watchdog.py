@@ -8,8 +8,8 @@ the store. At the deadline the rank that issued the fewest collectives is named.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
+from compiler.support.dataclass import dataclass
 from runtime.collective.monitor import Monitor
 from runtime.collective.processes import process_state
 from runtime.collective.record import RankRecord

@@ -11,7 +11,7 @@ import math
 import struct
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from io import SEEK_CUR, SEEK_END, BufferedIOBase
 from itertools import pairwise
 from pathlib import Path, PurePath
@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compiler.ir.types import DType
+from compiler.support.dataclass import dataclass
 from compiler.support.escape import one_line
 from compiler.support.limits import MAX_BYTES, MAX_RANK
 from runtime.errors import CheckpointError, MissingTensorFile, OtherModel

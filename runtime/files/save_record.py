@@ -12,11 +12,11 @@ import json
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path, PurePath
 from typing import Any, cast
 
+from compiler.support.dataclass import dataclass
 from runtime.errors import CheckpointError
 
 RECORD, DRAFTS = ".saved-record.json", ".saving-"

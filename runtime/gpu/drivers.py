@@ -9,12 +9,12 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from compiler.support.dataclass import dataclass
 from compiler.support.lazy_loading import load
 from runtime.errors import PlaceError
 from runtime.loaded_libraries import loaded_libraries

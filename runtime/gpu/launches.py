@@ -11,10 +11,10 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from compiler.support.dataclass import dataclass
 from runtime.errors import PlaceError
 from runtime.gpu.drivers import Driver
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from threading import Lock
 from typing import Any
 from weakref import finalize
 
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 from runtime.errors import TooLarge
 from runtime.forks import renew_in_children
 from runtime.gpu.capture_lock import CAPTURES

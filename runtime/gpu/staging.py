@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Any
 
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 from runtime.gpu.cuda import current_stream, staging_memory
 
 ALIGN = 256

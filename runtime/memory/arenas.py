@@ -6,12 +6,12 @@ Host and device buffers are packed separately; a module that uses only one has o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
 from itertools import compress
 from typing import Any, Protocol
 
 from compiler.pack import Lifetime, Packing
 from compiler.plan import Buffer
+from compiler.support.dataclass import dataclass
 from runtime.memory.packings import Packings
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from compiler.ir.dims import Size, evaluate, parse_size
 from compiler.ir.types import Array
 from compiler.pack import Lifetime
 from compiler.plan import Tensor
+from compiler.support.dataclass import dataclass
 from runtime.errors import MemoryLimitExceeded
 from runtime.memory.params import Params
 

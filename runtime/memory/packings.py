@@ -9,11 +9,11 @@ tried, and greedy packing if they are not close to the bound.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from compiler.codegen.module import buffer_lifetimes
 from compiler.pack import EFFORT, Lifetime, Packing, Stack, check, lower_bound, pack
 from compiler.plan import Buffer
+from compiler.support.dataclass import dataclass
 
 KEPT = 8
 """Number of packings cached; the least recently used is dropped."""

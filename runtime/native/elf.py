@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from compiler.errors import CompileError
+from compiler.support.dataclass import dataclass
 
 X86, ARM = 62, 183
 """ELF's numbers of the architectures: x86-64 and AArch64."""

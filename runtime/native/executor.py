@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from time import perf_counter_ns, sleep
 
 from compiler.codegen.native.executor import executor_text
 from compiler.codegen.native.machine import Machine
+from compiler.support.dataclass import dataclass
 from runtime.native.memory import Code, load
 from runtime.native.object_cache import objects
 

@@ -10,10 +10,10 @@ import ctypes
 import mmap
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from compiler.support.dataclass import dataclass
 from runtime.native import build
 from runtime.native.elf import ARM, BadObject, Object, Relocation, Section, parse
 from runtime.native.relocate import STUB_BYTES, apply, stub

@@ -14,12 +14,12 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from compiler.codegen.native.machine import Machine
 from compiler.options import Cache
+from compiler.support.dataclass import dataclass
 from compiler.support.private_folders import (
     PrivateFolder,
     is_due,

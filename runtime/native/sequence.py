@@ -15,7 +15,6 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
@@ -28,6 +27,7 @@ from compiler.codegen.native.host import host_machine
 from compiler.codegen.native.machine import MACHINES, Machine
 from compiler.errors import CompileError
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 from compiler.support.settings.fluid import FLUID_CPU
 from runtime.native.addresses import DATA, address, read_address
 from runtime.native.executor import (

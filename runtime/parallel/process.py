@@ -9,10 +9,10 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
 from threading import Event, Thread
 from time import monotonic
 
+from compiler.support.dataclass import dataclass
 from runtime.collective.groups.segment import Segment
 from runtime.collective.local_store import LocalStore
 from runtime.errors import CollectiveError

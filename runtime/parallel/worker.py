@@ -12,13 +12,14 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, NoReturn, cast
 
 import numpy as np
 
 from compiler.codegen.module import Module
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 from runtime.collective.engine import torch_module
 from runtime.collective.groups.segment import Segment, SegmentLayout
 from runtime.collective.local_store import StoreClient, local_connection

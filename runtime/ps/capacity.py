@@ -7,11 +7,11 @@ a server are these numbers times steps and trainers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
 
+from compiler.support.dataclass import dataclass
 from runtime.ps.service import Gradient
 from runtime.ps.serving.inbox import gradient_layout
 from runtime.ps.wire.frames import HEADER_BYTES

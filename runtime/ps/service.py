@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 
 Feeds = Mapping[str, Array]
 """Arrays by name; the row numbers of a sparse gradient `g` are `g@ROWS`."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeVar
 
+from compiler.support.dataclass import dataclass
 from compiler.support.settings.paddle import FLAGS_rpc_deadline
 from compiler.support.settings.parameter_servers import (
     FLUID_PS_HEARTBEAT_SECONDS,

@@ -6,12 +6,13 @@ Reductions combine values in rank order, so that all ranks have the same bits in
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NoReturn
 
 import numpy as np
 
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 from runtime.collective.schedule import different_calls
 from runtime.errors import CollectiveError
 from runtime.replicas.turns import Turns

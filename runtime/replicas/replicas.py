@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from threading import RLock
 from time import perf_counter
@@ -20,6 +19,7 @@ import numpy as np
 
 from compiler.codegen.module import Module
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 from compiler.support.processors import available_processors
 from runtime.blas import blas_threads
 from runtime.device import CPUPlace

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from compiler.codegen.ahead.machine_code import GpuCode, code_of
 from compiler.codegen.ahead.pool import compiled
 from compiler.codegen.module import KernelSpec, Module
 from compiler.errors import CompileError
+from compiler.support.dataclass import dataclass
 from compiler.support.extras import install, missing
 from compiler.support.private_folders import is_private
 from compiler.support.settings.fluid import FLUID_CACHE

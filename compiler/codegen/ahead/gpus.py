@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from compiler.errors import CompileError
+from compiler.support.dataclass import dataclass
 
 _KNOWN = {"cuda": r"\d{2,3}", "hip": r"gfx[0-9a-f]{3,4}"}
 

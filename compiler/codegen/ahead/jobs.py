@@ -11,13 +11,13 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from compiler.codegen.ahead.gpus import GpuArchitecture
 from compiler.codegen.module import KernelSpec, Module
 from compiler.codegen.triton.helpers import GLOBALS, constant_for
 from compiler.codegen.triton.kernel_sharing import structural_key
 from compiler.errors import CompileError
+from compiler.support.dataclass import dataclass
 
 WARPS = 4
 """Warps of a program by default."""

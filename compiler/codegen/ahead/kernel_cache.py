@@ -16,13 +16,14 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from compiler.codegen.ahead.jobs import KernelJob
 from compiler.codegen.ahead.machine_code import GpuCode, expect_parameters
 from compiler.errors import CompileError
+from compiler.support.dataclass import dataclass
 from compiler.support.private_folders import PrivateFolder, draft_name, private_folder, trim
 
 ABOUT, SOURCE = "about.json", "kernel.py"

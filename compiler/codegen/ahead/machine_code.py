@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from compiler.codegen.ahead.jobs import KernelJob
 from compiler.errors import CompileError
+from compiler.support.dataclass import dataclass
 
 SCRATCH = 8
 """Bytes of each hidden pointer that Triton passes after a kernel's own parameters."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from compiler.codegen.kernel.scalar_kernels import KernelOperand
 from compiler.errors import CompileError
 from compiler.ir.attention import AttentionForm, ordered
 from compiler.ir.dims import Dim, Size, product
 from compiler.ir.types import Shape
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ Calls build expressions, which `emit` lowers to blocks, masks and loops.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from compiler.codegen.module_writer import NumpyOperand
@@ -21,6 +20,7 @@ from compiler.codegen.trace import Expr, Term, Tracer
 from compiler.errors import CompileError
 from compiler.ir.dims import Dim, Size, product
 from compiler.ir.types import DType, Shape, TensorType
+from compiler.support.dataclass import dataclass
 
 INDEX = DType.INT64
 """The dtype of an index in type promotion; kernels use 32 bits if that suffices."""

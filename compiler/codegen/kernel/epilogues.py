@@ -7,7 +7,7 @@ epilogue computes from that element, which itself need not be written to memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 from typing import cast
 
@@ -18,6 +18,7 @@ from compiler.codegen.pointwise import Root, trace
 from compiler.codegen.trace import BY_KEY, Expr, Term, ordered
 from compiler.ir.types import Shape
 from compiler.plan import PlannedOp, PlannedValue, Step, StorageKind
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

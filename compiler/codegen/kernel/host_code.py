@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, cast
 
 from compiler.codegen.kernel.module_writer import KernelModuleWriter
@@ -18,6 +17,7 @@ from compiler.codegen.module_writer import NumpyOperand, shape_text
 from compiler.ir.dims import Dim, Size, product
 from compiler.ir.types import Array
 from compiler.plan import StorageKind
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

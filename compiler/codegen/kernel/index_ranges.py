@@ -9,7 +9,7 @@ condition bounds floats too; their arithmetic does not.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import ceil, floor, isfinite
 from typing import TypeAlias, cast
 
@@ -28,6 +28,7 @@ from compiler.codegen.kernel.ranges import (
 from compiler.codegen.trace import Expr, Term
 from compiler.ir.dims import Dim, Size, product
 from compiler.ir.types import DType, Shape
+from compiler.support.dataclass import dataclass
 
 MOST_CONDITIONS = 2
 """Conditions that bound an expression at once: one for each choice of a search takes too long."""

@@ -7,10 +7,10 @@ tightest is often not known.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from compiler.ir.dims import Size
+from compiler.support.dataclass import dataclass
 
 Ends: TypeAlias = "tuple[Size, ...]"
 """Values that all bound an index from the same side; none if nothing is known."""

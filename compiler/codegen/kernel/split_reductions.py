@@ -11,7 +11,7 @@ iteration.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import cast
 
 from compiler.codegen.kernel.analysis import (
@@ -25,6 +25,7 @@ from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.trace import Expr, Term, ordered
 from compiler.ir.dims import Size
 from compiler.ir.types import DType, Shape
+from compiler.support.dataclass import dataclass
 
 Scratch = Callable[[Sequence[Size], DType], NumpyOperand]
 """Allocates scratch memory."""

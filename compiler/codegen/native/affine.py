@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import cast
 
 from compiler.codegen.kernel.body import KernelBody, Source, size_of
 from compiler.codegen.trace import Expr, Term
 from compiler.ir.dims import Size, product
 from compiler.ir.types import Shape
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from functools import cache
 
 from compiler.support.cached_property import cached_property
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,13 @@ result does not depend on how they are divided.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from compiler.codegen.native.llvm_ir import I64, POINTER, Function, Type, Value, module_text
 from compiler.codegen.native.machine import Machine
 from compiler.ir.dims import Size
+from compiler.support.dataclass import dataclass
 
 SLOT = 8
 """Bytes of an argument."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from compiler.codegen.native.llvm_ir import Type
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

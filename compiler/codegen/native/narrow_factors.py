@@ -6,8 +6,6 @@ results agree to the rounding of sums.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.element_types import COMPUTED, TYPES
 from compiler.codegen.native.functions import cast
@@ -20,6 +18,7 @@ from compiler.codegen.native.products.dots import dot_of
 from compiler.codegen.native.products.index import Indices, named
 from compiler.ir.dims import product
 from compiler.ir.types import HALVES, DType
+from compiler.support.dataclass import dataclass
 from compiler.support.thresholds import cached_by_thresholds, threshold
 
 BLOCK = threshold(

@@ -7,7 +7,7 @@ ops fused after it, are expressions of one node, the result; they are evaluated 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import cast
 
 from compiler.codegen.kernel.analysis import operand_types, store_roots
@@ -25,6 +25,7 @@ from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.place import ResultAddresses
 from compiler.codegen.trace import Expr, Term, all_parts, ordered
 from compiler.ir.types import HALVES, DType
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

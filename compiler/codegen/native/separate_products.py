@@ -8,7 +8,6 @@ factor that is gathered, such as the previous states of sequences, is copied fir
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from compiler.codegen.kernel.body import KernelBody, MatmulBody, Ref, Source, size_of
@@ -25,6 +24,7 @@ from compiler.codegen.native.register_epilogues import products_of
 from compiler.codegen.trace import Expr, Term, all_parts
 from compiler.ir.dims import Size
 from compiler.ir.types import Shape
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

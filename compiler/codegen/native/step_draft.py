@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from compiler.codegen.kernel.body import KernelBody
 from compiler.codegen.kernel.scalar_kernels import KernelOperand
@@ -14,6 +13,7 @@ from compiler.codegen.native.narrow_factors import Factors
 from compiler.codegen.native.products.contraction import Steps
 from compiler.ir.dims import Size
 from compiler.ir.types import Shape
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ that each extends.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from compiler.codegen.onnx.nodes import Nodes, Unsupported, declared
 from compiler.codegen.onnx.sequences import column, counted, offsets_after
 from compiler.ir.graph import Op
 from compiler.ir.types import DType
+from compiler.support.dataclass import dataclass
 
 INDEX = DType.INT64
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from compiler.codegen.onnx.nodes import Nodes, Unsupported, declared
 from compiler.codegen.onnx.sequences import counted, offsets_after
 from compiler.ir.graph import Op
 from compiler.ir.types import DType
+from compiler.support.dataclass import dataclass
 
 LAST = int(np.iinfo(np.int64).max)
 EVERY = int(np.iinfo(np.int32).max)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from compiler.codegen.onnx import (
@@ -31,6 +30,7 @@ from compiler.ir.graph import Graph, Op
 from compiler.ir.opdef import OpDef, Pointwise
 from compiler.ir.opdef.global_reductions import KEY
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 
 __all__ = ["OPSET", "ExportError", "Refusal", "converted", "onnx_model", "writes"]
 

@@ -13,7 +13,6 @@ becomes the product of X [N, M] and W [1, M], and its sum over axis 1.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -24,6 +23,7 @@ from compiler.codegen.onnx.pointwise import elementwise, where
 from compiler.codegen.trace import Expr, Term, all_parts
 from compiler.ir.dims import Size, product
 from compiler.ir.types import DType, Shape, TensorType
+from compiler.support.dataclass import dataclass
 from compiler.support.limits import MAX_ONNX_ELEMENTS
 
 __all__ = ["Elements", "KernelNodes"]

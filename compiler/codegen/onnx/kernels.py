@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from compiler.codegen.kernel.body import KernelBody
@@ -20,6 +19,7 @@ from compiler.ir.opdef.global_reductions import Whole
 from compiler.ir.opdef.slot_values import slot_reads
 from compiler.ir.opdef.slots import Share
 from compiler.ir.types import DType, TensorType
+from compiler.support.dataclass import dataclass
 
 __all__ = ["has_nodes", "write_kernels"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from compiler.ir.dims import Size
 from compiler.ir.graph import Op, Var
 from compiler.ir.types import DType
 from compiler.support.cached_property import cached_property
+from compiler.support.dataclass import dataclass
 
 LARGEST = np.iinfo(np.int64).max
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 from compiler.codegen.kernel.body import KernelBody, MatmulBody, Source, number_of
@@ -18,6 +18,7 @@ from compiler.codegen.trace import Expr, Term, ordered
 from compiler.ir.dims import Size
 from compiler.ir.types import DType
 from compiler.plan import Storage
+from compiler.support.dataclass import dataclass
 
 Sizes = tuple[Size, ...]
 """Factors of a count."""

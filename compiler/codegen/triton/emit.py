@@ -7,7 +7,6 @@ axis 0 of a tile and iterations along axis 1, or the other way.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from compiler.codegen.kernel.analysis import (
     accumulator_type,
@@ -28,6 +27,7 @@ from compiler.codegen.triton.values import Values
 from compiler.codegen.writer import Names, comment_lines
 from compiler.ir.dims import Size, is_multiple, product
 from compiler.ir.types import DType
+from compiler.support.dataclass import dataclass
 
 VECTOR = 16
 """Bytes of the longest vector access, and what Triton knows sizes to be multiples of."""

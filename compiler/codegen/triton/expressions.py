@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import cast
 
 from compiler.codegen.kernel.analysis import needed
@@ -12,6 +11,7 @@ from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.trace import Expr, all_parts
 from compiler.codegen.triton.numpy_names import POINTERS, SIZE, repeats
 from compiler.ir.dims import Dim, Size, is_multiple
+from compiler.support.dataclass import dataclass
 
 HALF_FUNCTIONS = frozenset(
     "add subtract multiply negative where less less_equal greater greater_equal equal not_equal "

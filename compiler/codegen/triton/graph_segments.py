@@ -19,9 +19,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from compiler.codegen.writer import Names, Writer
+from compiler.support.dataclass import dataclass
 from compiler.support.thresholds import threshold
 
 MIN_LAUNCHES = threshold(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from compiler.codegen.triton.cost import KernelTraffic
 from compiler.ir.dims import Dim
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

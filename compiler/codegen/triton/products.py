@@ -17,7 +17,7 @@ the right factor, so that it ends no later, and multiplies nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 from compiler.codegen.kernel.analysis import store_roots
@@ -35,6 +35,7 @@ from compiler.codegen.triton.tiling.tiles import BF16X6, MIN_SIDE, TileChoice
 from compiler.codegen.writer import Names
 from compiler.ir.dims import Dim, Size, is_multiple, product
 from compiler.ir.types import DType, Shape
+from compiler.support.dataclass import dataclass
 
 GROUP = 8
 """Rows of tiles that consecutive programs traverse together."""

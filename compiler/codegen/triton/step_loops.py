@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from compiler.codegen.triton.tiling.tiles import ProductTile
 from compiler.codegen.writer import Names, comment_lines
 from compiler.ir.dims import Dim, Size, names_of
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 
 _TAKEN = (
     "tl triton table arrived step steps row tile tiles most first meet range GROUP INDEX".split()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import isfinite
 from typing import cast
 
@@ -31,6 +31,7 @@ from compiler.codegen.writer import Names, Writer
 from compiler.ir.dims import Dim, Size, product
 from compiler.ir.opdef.slots import as_float32
 from compiler.ir.types import DType, Shape
+from compiler.support.dataclass import dataclass
 
 RESERVED = frozenset(
     "tl triton lane live start first here whole middle apart LANES INDEX range float".split()

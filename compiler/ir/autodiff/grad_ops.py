@@ -9,13 +9,13 @@ carried from one iteration to the next (`carried`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast
 
 from compiler.ir.autodiff.double_grad import double_grad_ops
 from compiler.ir.opdef import GradOp, find, has
 from compiler.ir.opdef.type_inference import bind
 from compiler.ir.program import EMPTY, GRAD, OpDesc
+from compiler.support.dataclass import dataclass
 
 NameOf: TypeAlias = Callable[[str], str]
 """A function from a variable to the name of its gradient."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from compiler.ir.autodiff.loop_counters import renamed
 from compiler.ir.program import Block, OpDesc, OpRole, VarKind
+from compiler.support.dataclass import dataclass
 
 PART = "@RENAME@"
 """The infix of names of partial gradients."""

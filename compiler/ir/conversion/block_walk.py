@@ -8,7 +8,7 @@ values of the enclosing block are captured as its feeds, values it leaves are it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any, TypeAlias, cast
 
@@ -32,6 +32,7 @@ from compiler.ir.opdef import GradOp, OpDef, Slot, find
 from compiler.ir.opdef.type_inference import bind, check_slots, infer_types, op_text
 from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, VarKind
 from compiler.ir.types import SAVED, TOKEN, DType, Shape, TensorType, from_fluid
+from compiler.support.dataclass import dataclass
 
 CAPTURED = "Captured"
 """The input slot with captured vars: the last feeds of the body, after saved values."""

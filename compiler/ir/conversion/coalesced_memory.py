@@ -9,13 +9,14 @@ its parts.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Shape, TensorType
+from compiler.support.dataclass import dataclass
 
 ALIGNED = 4096
 """The alignment of each tensor in bytes, as on CPUs in the reference."""

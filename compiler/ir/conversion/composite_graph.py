@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -16,6 +15,7 @@ from compiler.ir.opdef.composite_steps import CompositeSteps
 from compiler.ir.opdef.half_precision import map_value
 from compiler.ir.program import Program
 from compiler.ir.types import Array, TensorType
+from compiler.support.dataclass import dataclass
 
 __all__ = ["evaluate", "infer_types"]
 

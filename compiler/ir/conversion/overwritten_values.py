@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from compiler.ir.autodiff.grad_ops import block_owner, gradient_ops
 from compiler.ir.autodiff.loop_counters import renamed
 from compiler.ir.opdef import find
 from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, OpRole, Program, VarDesc
+from compiler.support.dataclass import dataclass
 
 SUB_BLOCK = "sub_block"
 EARLIER = "@EARLIER@"

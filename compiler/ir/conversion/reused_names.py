@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from compiler.errors import CompileError
 from compiler.ir.program import Block, OpDesc, Program, VarDesc
+from compiler.support.dataclass import dataclass
 
 REUSES = "op_reuses"
 """The op attribute that lists the variables its outputs reuse: the fields of a `Reuse` each."""

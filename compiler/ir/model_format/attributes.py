@@ -8,7 +8,6 @@ wrong type.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -19,6 +18,7 @@ from compiler.ir.opdef import find
 from compiler.ir.opdef.slots import Attr
 from compiler.ir.program import BlockRef
 from compiler.ir.types import DType
+from compiler.support.dataclass import dataclass
 
 Item = int | float | str
 

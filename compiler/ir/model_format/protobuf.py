@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import NoReturn, TypeAlias, TypeVar, cast
 
 from compiler.ir.model_format.schema import SCHEMA, AttrType, Field, VarTypeId
+from compiler.support.dataclass import dataclass
 
 __all__ = ["BOUNDS", "AttrType", "Message", "ProtoError", "VarTypeId", "build", "dump", "parse"]
 

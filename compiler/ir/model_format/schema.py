@@ -7,10 +7,10 @@ the attribute types that releases up to 3.0 added, as found in their files. The 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 from compiler.ir.types import VarTypeId
+from compiler.support.dataclass import dataclass
 
 __all__ = ["ENUMS", "SCHEMA", "AttrType", "Field", "VarTypeId", "declare"]
 

@@ -6,10 +6,10 @@ a list. Integers have 32 bits as in the reference, `WIDE` ones 64.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from compiler.support.cached_property import cached_property
+from compiler.support.dataclass import dataclass
 
 MAX_INT = 2**31 - 1
 """Maximum of an attribute of Paddle's type INT."""

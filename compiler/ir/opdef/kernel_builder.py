@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 from compiler.ir.attention import AttentionForm
@@ -21,6 +20,7 @@ from compiler.ir.opdef.slot_values import Slots
 from compiler.ir.opdef.slots import Share
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.ir.windows import ConvGeometry, PoolGeometry
+from compiler.support.dataclass import dataclass
 
 
 class Operand(Protocol):

@@ -8,11 +8,12 @@ default an op requires the original layout.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias
 
 from compiler.ir.program import GRAD
 from compiler.ir.types import Shape, TensorType
+from compiler.support.dataclass import dataclass
 
 Types: TypeAlias = "Mapping[str, Sequence[TensorType]]"
 """The types of an op's inputs and outputs by slot."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from enum import Enum
 from math import prod
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Dim, Size, is_multiple
 from compiler.ir.types import TensorType
+from compiler.support.dataclass import dataclass
 from compiler.support.limits import MAX_BYTES
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from functools import cache
 from types import CodeType
 from typing import Any, Generic, Self, TypeVar, cast
@@ -17,6 +16,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 from compiler.errors import MissingSlot, did_you_mean
 from compiler.ir.program import GRAD
 from compiler.ir.types import Shape
+from compiler.support.dataclass import dataclass
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import copysign, inf, isfinite
 from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
@@ -12,6 +12,7 @@ import numpy as np
 from compiler.errors import BadAttribute
 from compiler.ir.dims import Size
 from compiler.ir.opdef.attribute_bounds import ANY, FLOAT32, Accepted
+from compiler.support.dataclass import dataclass
 
 T = TypeVar("T")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from compiler.errors import ParseError, ShapeError
@@ -11,6 +10,7 @@ from compiler.ir.dims import Size, parse_size
 from compiler.ir.region import Region, region_from_sizes
 from compiler.ir.text.literals import BARE_NAME, QUOTED_NAME, parse_attributes, parse_name
 from compiler.ir.types import DType, Shape, parse_dtype
+from compiler.support.dataclass import dataclass
 from compiler.support.limits import MAX_BYTES, MAX_RANK, MAX_SIZE_TEXT
 
 _SPACES = re.compile(r"[ \t\r]*")

@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -30,6 +29,7 @@ from compiler.ir.program import EMPTY, NO_BLOCK, Block, OpDesc, Program, VarKind
 from compiler.ir.region import WHOLE, Region
 from compiler.ir.text.lexer import Cursor, Mark
 from compiler.ir.types import TensorType, to_fluid
+from compiler.support.dataclass import dataclass
 from compiler.support.limits import MAX_NESTED_BLOCKS
 
 T = TypeVar("T")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType
 from compiler.ops.detection.box_coder_kernels import Box, real
 from compiler.ops.shared_kernels import listed
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ order of additions is deterministic; the last of them defines the score of the p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
@@ -15,6 +14,7 @@ from compiler.ir.types import DType
 from compiler.ops.detection.box_coder_kernels import Box, real
 from compiler.ops.detection.yolo_box_kernels import Head, sigmoid
 from compiler.ops.shared_kernels import fill, inside, listed
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from compiler.ir.attention import AttentionForm, ordered
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import HALVES, DType, Shape
+from compiler.support.dataclass import dataclass
 
 LOG2_E = 1.4426950408889634
 

@@ -16,7 +16,6 @@ convolution is the image gradient, and its gradients are the other two.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import mul
 from typing import TypeAlias
@@ -51,6 +50,7 @@ from compiler.ops.image.depthwise_kernels import (
 )
 from compiler.ops.image.layouts import channels_first, in_layout
 from compiler.ops.math.reduce import sum_axes
+from compiler.support.dataclass import dataclass
 
 Indices: TypeAlias = Sequence[Number]
 Factor: TypeAlias = Callable[[Indices, Number, Number], Number]

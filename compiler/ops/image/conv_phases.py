@@ -8,7 +8,6 @@ between with tap 1. A gradient that reads only these taps multiplies no zeros.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from compiler.ir.dims import Size, is_multiple
 from compiler.ir.opdef.kernel_builder import KernelBuilder, Number
@@ -21,6 +20,7 @@ from compiler.ops.image.conv_geometry import (
     times,
     within,
 )
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,13 @@ arguments and `np`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
 from compiler.ir.types import Array
 from compiler.ops.image.im2col import Im2col, at_once, nearest_power, sizes_text
+from compiler.support.dataclass import dataclass
 from compiler.support.thresholds import threshold
 
 MIN_TILE_POSITIONS = threshold(

@@ -7,7 +7,6 @@ gathered. Both start from the gradient of the sampled columns, as large as all w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from compiler.ir.dims import product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
@@ -15,6 +14,7 @@ from compiler.ir.windows import ConvGeometry
 from compiler.ops.image.conv_geometry import plus
 from compiler.ops.math.bilinear_sampling_kernels import Corner, corners, looked, moved
 from compiler.ops.shared_kernels import fill
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

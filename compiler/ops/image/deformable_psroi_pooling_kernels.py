@@ -6,7 +6,6 @@ Gradients are accumulated with atomic adds, at samples and at parts, in any orde
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
@@ -14,6 +13,7 @@ from compiler.ir.types import DType
 from compiler.ops.image.roi_pool_kernels import Boxes, rounded, times
 from compiler.ops.math.bilinear_sampling_kernels import Corner, corners, looked, moved
 from compiler.ops.shared_kernels import fill
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ Larger images are computed by rows, and so are their gradients: `compiler.ops.im
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from compiler.ir.dims import Dim, Size, product
 from compiler.ir.opdef.kernel_builder import SourceBuilder
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ir.windows import Window
+from compiler.support.dataclass import dataclass
 from compiler.support.thresholds import threshold
 
 BLOCK_ELEMENTS = threshold(

@@ -8,7 +8,6 @@ read an element, so that the order of additions is deterministic.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from compiler.ir.types import DType
 from compiler.ops.image.interpolate_numpy import CUBIC, axis_ratio, axis_taps
 from compiler.ops.image.layouts import channels_first, in_layout
 from compiler.ops.shared_kernels import everywhere
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

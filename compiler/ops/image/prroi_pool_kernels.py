@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType, Shape
 from compiler.ops.image.roi_pool_kernels import Boxes, Run, Span, run_through
 from compiler.ops.shared_kernels import fill
+from compiler.support.dataclass import dataclass
 
 
 def hat(k: KernelBuilder, distance: Number) -> Number:

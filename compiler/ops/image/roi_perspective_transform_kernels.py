@@ -6,13 +6,13 @@ A test on an edge depends on the last digit: maps are in single precision, as on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType, Shape
 from compiler.ops.math.bilinear_sampling_numpy import CORNERS
 from compiler.ops.shared_kernels import fill
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

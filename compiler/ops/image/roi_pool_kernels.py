@@ -7,12 +7,11 @@ precision, as on the host: an edge must not round to the other side of an intege
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType, Shape
 from compiler.ops.shared_kernels import fill
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ Functions of plain numbers also run in generated modules, which carry them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, overload
 
 from compiler.errors import BadAttribute, ShapeError
@@ -14,6 +13,7 @@ from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import SourceBuilder
 from compiler.ir.opdef.size_comparison import is_less
 from compiler.ir.windows import KnownWindow, Window
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,12 @@ Gradients of nodes are accumulated in nondeterministic order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType
 from compiler.ops.loss.binary_losses import softplus
 from compiler.ops.shared_kernels import inside, listed
+from compiler.support.dataclass import dataclass
 
 MAX_SCORE = 40.0
 """Scores are clamped to plus and minus this."""

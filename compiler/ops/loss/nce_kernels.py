@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType
 from compiler.ops.loss.samplers import LOG_UNIFORM, UNIFORM
 from compiler.ops.shared_kernels import inside, listed
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ gradients are accumulated with atomics, in nondeterministic order.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import KernelBuilder, Number
 from compiler.ir.types import DType
 from compiler.ops.math.bilinear_sampling_numpy import CORNERS
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ once for their statistics and once more to be normalised, and likewise in the gr
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ops.norm.channel_kernels import Channels, compute_dtype, moments, sums
+from compiler.support.dataclass import dataclass
 
 Store = Callable[[Number, Number, Number], None]
 

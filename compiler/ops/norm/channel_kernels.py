@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from compiler.ir.dims import Size, product
@@ -11,6 +10,7 @@ from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Numbe
 from compiler.ir.types import HALVES, DType, Shape
 from compiler.ir.windows import is_channels_last
 from compiler.ops.image.layouts import channels_first
+from compiler.support.dataclass import dataclass
 from compiler.support.thresholds import threshold
 
 TILE = threshold(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
@@ -18,6 +17,7 @@ from compiler.ops.norm.channel_kernels import (
     sums,
     upcast,
 )
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

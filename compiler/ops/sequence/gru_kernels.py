@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ops.sequence.recurrent_kernels import Block, activated, slope
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ A projection of the hidden state is another product, forward and backward.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ops.sequence.recurrent_kernels import Block, activated, clipped, slope, within
+from compiler.support.dataclass import dataclass
 
 Factors: TypeAlias = "tuple[Number, Number]"
 

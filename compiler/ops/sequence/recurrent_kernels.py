@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import (
@@ -21,6 +20,7 @@ from compiler.ir.opdef.kernel_builder import (
 from compiler.ir.types import DType
 from compiler.ops.sequence.time_steps import steps_of
 from compiler.ops.shared_kernels import fill
+from compiler.support.dataclass import dataclass
 
 STEP = ("begin", "new", "before", "count", "next_begin", "next_count")
 """The fields of a step, in the order of `steps_of`."""

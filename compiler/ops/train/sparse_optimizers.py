@@ -7,7 +7,6 @@ The classes here are not ops of the reference, which has one op for both.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,7 @@ from compiler.ops.type_checks import (
     require_scalar,
     shown,
 )
+from compiler.support.dataclass import dataclass
 
 _MOMENTS = ("Moment", "Moment1", "Moment2", "Velocity")
 _NUMBERS = ("LearningRate", "Beta1Pow", "Beta2Pow", "Beta1Tensor", "Beta2Tensor")

@@ -6,7 +6,6 @@ Reductions to the owner of a parameter, and broadcasts of updated parameters, ar
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
 from compiler.ir.graph import Graph, Op, Var
@@ -27,6 +26,7 @@ from compiler.passes.distribute.buckets import (
     value_bytes,
 )
 from compiler.passes.distribute.overlap import overlapped
+from compiler.support.dataclass import dataclass
 
 Slots: TypeAlias = Mapping[str, Sequence[Var]]
 

@@ -7,13 +7,14 @@ of gradients (which are those of parameters), but not batch sizes or machine spe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate, pairwise
 
 from compiler.ir.dims import evaluate
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.program import OpRole
 from compiler.ir.types import TOKEN, DType
+from compiler.support.dataclass import dataclass
 
 LATENCY = 2e-4
 """Latency of an all-reduce in seconds: Gloo between processes of one machine."""

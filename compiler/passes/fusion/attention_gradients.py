@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.program import GRAD
 from compiler.passes.base import role_of
+from compiler.support.dataclass import dataclass
 
 BY_KEY = "dropout_by_key"
 """A dropout whose gradient draws the same numbers, see the pass `draw_keys`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
 from compiler.ir.attention import AttentionSupport
@@ -24,6 +24,7 @@ from compiler.passes.fusion.attention_gradients import (
 )
 from compiler.passes.fusion.causal_masks import is_causal_mask, remove_unused_mask
 from compiler.passes.simplify.value_replacement import is_wanted
+from compiler.support.dataclass import dataclass
 
 KIND = "scaled_dot_product_attention"
 

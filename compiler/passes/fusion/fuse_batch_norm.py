@@ -10,7 +10,6 @@ linear in their weights, that is the same layer with other weights:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -30,6 +29,7 @@ from compiler.passes.norm_folding import (
 )
 from compiler.passes.simplify.value_replacement import is_read
 from compiler.passes.state import add_state, state_obstacle
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

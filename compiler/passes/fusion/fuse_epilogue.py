@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from compiler.ir.analysis.liveness import kernels
 from compiler.ir.analysis.placement import runs_on_device
 from compiler.ir.analysis.verifier import epilogue_shape, fusible_shape
 from compiler.ir.graph import Graph, Op, Position, Var
 from compiler.passes.base import Context, Fact, Pass
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(eq=False)

@@ -5,7 +5,7 @@ stored.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 import networkx as nx
@@ -15,6 +15,7 @@ from compiler.ir.analysis.verifier import epilogue_shape, fusible_shape
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.types import Shape
 from compiler.passes.base import Context, Fact, Pass
+from compiler.support.dataclass import dataclass
 
 LARGEST = 64
 """Maximum ops in one kernel: longer ones are no faster, and unreadable."""

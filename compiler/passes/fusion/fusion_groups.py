@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import networkx as nx
 
 from compiler.ir.analysis.liveness import kernels
 from compiler.ir.graph import Graph, Op
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(eq=False)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Self
 
 from compiler.ir.graph import Graph, Op, Var
 from compiler.options import Options, budget_bytes
 from compiler.passes.base import Context, Fact, OpTarget, Pass
 from compiler.passes.memory.rematerialisation import Recipe, Timeline
+from compiler.support.dataclass import dataclass
 
 
 class Recompute(Pass):

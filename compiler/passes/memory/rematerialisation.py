@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from compiler.ir.analysis.liveness import kernels, lives
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.types import Array
 from compiler.passes.memory.schedules import nbytes
+from compiler.support.dataclass import dataclass
 
 DEEPEST = 24
 """Maximum depth of recomputations that depend on each other."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias, cast
 
 from compiler.errors import CompileError, ShapeError
@@ -12,6 +12,7 @@ from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef import OpDef, listed
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.passes.base import Context, Fact, Pass
+from compiler.support.dataclass import dataclass
 
 Numbers: TypeAlias = "tuple[Size, ...]"
 """The elements of a small integer tensor, in order."""

@@ -6,9 +6,10 @@ import os
 import re
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
+
+from compiler.support.dataclass import dataclass
 
 T = TypeVar("T")
 

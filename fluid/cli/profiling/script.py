@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from compiler.report.roofline import time_text
 from compiler.report.table import count, table
+from compiler.support.dataclass import dataclass
 from fluid.cli.profiling.steps import rates, short
 from fluid.cli.run import run_script
 from fluid.profiler import recording

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
 from compiler.errors import did_you_mean
 from compiler.ir.types import Array
 from compiler.report.table import count
+from compiler.support.dataclass import dataclass
 from fluid.cli.model import CommandError, CompiledModel, SavedModel, shape_text
 from fluid.cli.values.arrays import is_archive_or_array, read_arrays
 from fluid.cli.values.declared_dtypes import as_declared

@@ -7,13 +7,13 @@ levels a line is an inner sequence, and an empty line ends an outer one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 
 import numpy as np
 
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 from fluid.cli.model import CommandError, shape_text
 from fluid.framework import Variable
 from runtime.tensors.lod_tensor import LoDTensor

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from compiler.codegen.module import Module
 from compiler.debugging.values import inputs
 from compiler.errors import did_you_mean
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 from fluid.cli.model import CommandError
 from fluid.cli.subject import Subject
 from fluid.cli.values.arrays import read_arrays

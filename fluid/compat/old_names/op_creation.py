@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import cast
 
+from compiler.support.dataclass import dataclass
 from fluid.compat.op_protos import OpProto
 from fluid.compat.proto import framework_pb2
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 from fluid.framework import Block
 from fluid.recording.var_types import VarDesc
 from runtime.device import Place

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from compiler.ir.model_format.protobuf import Message, ProtoError, dump, parse
 from compiler.ir.model_format.schema import ENUMS, SCHEMA, Field
+from compiler.support.dataclass import dataclass
 from fluid.compat.proto.fields import Repeated, checked
 from fluid.recording.proto_text import message_text
 

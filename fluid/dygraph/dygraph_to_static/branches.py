@@ -8,8 +8,8 @@ tensors.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from compiler.support.dataclass import dataclass
 from fluid.dygraph.dygraph_to_static.program_states import ProgramState
 from fluid.dygraph.dygraph_to_static.recorded_blocks import (
     common_sizes,

@@ -10,8 +10,8 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from compiler.support.dataclass import dataclass
 from fluid.dygraph.dygraph_to_static.names import Continuation, located, own_nodes
 
 __all__ = ["lower_exits"]

@@ -9,8 +9,8 @@ before is taken back.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from compiler.support.dataclass import dataclass
 from fluid.dygraph.dygraph_to_static.branches import convert_if
 from fluid.dygraph.dygraph_to_static.program_states import ProgramState
 from fluid.dygraph.dygraph_to_static.recorded_blocks import (

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
+
+from compiler.support.dataclass import dataclass
 
 __all__ = [
     "Continuation",

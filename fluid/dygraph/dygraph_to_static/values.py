@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeGuard, cast
 
 import numpy as np
 
 from compiler.ir.program import VarKind
+from compiler.support.dataclass import dataclass
 from fluid.eager.variables import VarBase
 from fluid.framework import Variable
 from fluid.layers.nn import reshape

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from compiler.support.dataclass import dataclass
 from fluid import unique_name
 from fluid.framework import Block, Variable
 from fluid.layer_helper import LayerHelper

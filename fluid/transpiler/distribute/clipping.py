@@ -16,9 +16,10 @@ Any other clip, of a subclass of `GradientClipBase`, runs on the trainer.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeVar
 
+from compiler.support.dataclass import dataclass
 from fluid.framework import Operator
 
 __all__ = ["Clipping", "GlobalNorm", "clip_ops", "divide_clipping", "read_clipping", "role_names"]

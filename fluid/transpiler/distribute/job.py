@@ -7,8 +7,9 @@ requests does not matter, and no user program is changed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from compiler.support.dataclass import dataclass
 from fluid.distributed.job import ServerJob, TrainerJob
 from fluid.distributed.placement import VarsDistributed
 from fluid.distributed.sharding import DistributedMode, ShardingPlan

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from compiler.ir.conversion.reused_names import slots_renamed
 from compiler.ir.program import BlockRef
+from compiler.support.dataclass import dataclass
 from fluid.distributed.sharding import ShardingPlan, Slice
 from fluid.framework import Block, Operator, Program
 from fluid.transpiler.distribute.updates import Updates

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from compiler.support.dataclass import dataclass
 from fluid.distributed.sharding import Slice
 
 __all__ = ["VarBlock", "block_sizes", "row_slices", "slice_variable"]

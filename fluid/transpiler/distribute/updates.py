@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from compiler.ir.opdef import is_registered
 from compiler.ir.program import GRAD, BlockRef, OpRole
+from compiler.support.dataclass import dataclass
 from fluid.framework import Operator, Program, Variable
 from fluid.transpiler.distribute.clipping import (
     Clipping,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import sleep
 from typing import Any
 
+from compiler.support.dataclass import dataclass
 from compiler.support.settings.systems import GLOO_SOCKET_IFNAME
 from runtime.collective.engine import distributed, seconds
 from runtime.collective.groups.elements import OPERATIONS, reducible, tensor_of

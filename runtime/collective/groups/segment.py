@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import mmap
 import os
-from dataclasses import dataclass
 
 import numpy as np
 
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 from runtime.collective.groups.semaphores import STRIDE, Semaphore
 from runtime.collective.slices import Spin
 from runtime.errors import CollectiveError

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from compiler.support.dataclass import dataclass
 from runtime.errors import WireError
 from runtime.ps.serving.cancellable_waits import ending
 from runtime.ps.serving.members import Members

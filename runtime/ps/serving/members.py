@@ -8,9 +8,10 @@ id over once the connection of the process that was killed has broken.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Condition, Lock
 
+from compiler.support.dataclass import dataclass
 from runtime.errors import TryAgain, WireError
 from runtime.ps.wire.callers import Caller
 

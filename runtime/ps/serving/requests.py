@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain
 from math import prod
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 from compiler.support.escape import printable_lines
 from runtime.errors import WireError
 from runtime.ps.service import ROWS, Service

@@ -12,12 +12,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import Condition
 
 import numpy as np
 
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 from runtime.errors import WireError
 from runtime.ps.service import Service
 from runtime.ps.serving.inbox import Inbox

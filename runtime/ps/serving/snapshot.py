@@ -10,7 +10,6 @@ import json
 import os
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 from runtime.errors import WireError
 from runtime.ps.wire.packets import known_dtype
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from compiler.support.dataclass import dataclass
 from runtime.chrome_trace import Event, process_name, trace_text
 from runtime.errors import WireError
 

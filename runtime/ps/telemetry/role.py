@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import perf_counter_ns
 
+from compiler.support.dataclass import dataclass
 from runtime.ps.settings import Settings
 from runtime.ps.telemetry.logs import RoleLog, write_logs
 from runtime.ps.telemetry.trace import RoleTrace

@@ -10,10 +10,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
+from compiler.support.dataclass import dataclass
 from runtime.errors import TryAgain
 
 GUESTS = ""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from uuid import uuid4
+
+from compiler.support.dataclass import dataclass
 
 SESSION_KEY = "x-fluid-session"
 """The key of the session in a call's metadata."""

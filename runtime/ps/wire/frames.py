@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 from runtime.errors import WireError
 
 MAGIC = 0x31535046

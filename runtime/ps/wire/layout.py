@@ -7,12 +7,12 @@ content by offset only.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 from runtime.errors import WireError
 
 ALIGNMENT = 64

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from compiler.support.dataclass import dataclass
 from compiler.support.settings.parameter_servers import (
     FLUID_PS_CA,
     FLUID_PS_CERT,

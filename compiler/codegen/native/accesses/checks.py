@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from compiler.codegen.kernel.body import KernelBody
 from compiler.codegen.kernel.index_ranges import Facts
@@ -15,6 +15,7 @@ from compiler.errors import ShapeError
 from compiler.ir.dims import Size, names_of
 from compiler.ir.opdef.size_comparison import Relation, Requirement
 from compiler.ir.types import Shape
+from compiler.support.dataclass import dataclass
 
 
 class ChangedNumbers(NotLowered):

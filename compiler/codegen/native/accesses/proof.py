@@ -11,7 +11,7 @@ of its axis, nothing is loaded (`other` counts) or stored.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 from compiler.codegen.kernel.analysis import needed
@@ -24,6 +24,7 @@ from compiler.codegen.trace import Expr, Term, all_parts
 from compiler.errors import ShapeError
 from compiler.ir.dims import Dim, Quotient, Size, names_of, product
 from compiler.ir.types import Shape
+from compiler.support.dataclass import dataclass
 
 _PURE = frozenset("index loop size add subtract multiply index_div index_mod ravel".split())
 """What an index is made of whose end is one that it has."""

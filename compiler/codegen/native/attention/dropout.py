@@ -9,7 +9,6 @@ keys before.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
@@ -25,6 +24,7 @@ from compiler.codegen.native.llvm_ir import (
     lane_numbers,
 )
 from compiler.codegen.native.philox import block_words
+from compiler.support.dataclass import dataclass
 
 _GROUP = 4
 """Keys that are decided at a time: the words of a Philox block."""

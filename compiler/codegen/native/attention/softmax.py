@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from compiler.codegen.native.functions.arithmetic import extreme
 from compiler.codegen.native.functions.exponentials import bounded_exp
 from compiler.codegen.native.functions.floats import number
 from compiler.codegen.native.llvm_ir import Function, Index, Type, Value, zero
+from compiler.support.dataclass import dataclass
 
 LOWEST = -64.0
 """Scores are at least this, relative to the maximum: see the op `softmax`."""

@@ -9,7 +9,7 @@ bound, whose code is nothing but commands over their own values are written this
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from compiler.codegen.module_writer import NumpyOperand
@@ -19,6 +19,7 @@ from compiler.codegen.native.kernel import NativeKernel
 from compiler.ir.dims import Size
 from compiler.ir.types import TensorType
 from compiler.plan import PlannedOp, PlannedValue, Step, StorageKind
+from compiler.support.dataclass import dataclass
 
 TRIES = 2
 """Steps of one form that are tried: the first may have what the module needs only once."""

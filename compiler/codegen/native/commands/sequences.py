@@ -6,7 +6,6 @@ A command is a call of a kernel with its arguments.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from compiler.codegen.module_writer import NumpyOperand
@@ -14,6 +13,7 @@ from compiler.codegen.native.kernel import NativeKernel
 from compiler.codegen.writer import Writer
 from compiler.ir.dims import Dim, Size
 from compiler.ir.types import Shape
+from compiler.support.dataclass import dataclass
 from compiler.support.escape import one_line
 
 Argument: TypeAlias = "NumpyOperand | Size"

@@ -8,7 +8,6 @@ polynomial fitted by Remez' algorithm for the least relative error.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from compiler.codegen.native.functions.floats import (
     absolute,
@@ -25,6 +24,7 @@ from compiler.codegen.native.functions.floats import (
     with_sign,
 )
 from compiler.codegen.native.llvm_ir import Function, Value, constant
+from compiler.support.dataclass import dataclass
 
 LOG2_E = 1.4426950408889634
 

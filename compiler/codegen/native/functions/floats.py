@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from compiler.codegen.native.llvm_ir import (
     F32,
@@ -21,6 +20,7 @@ from compiler.codegen.native.llvm_ir import (
     Value,
     constant,
 )
+from compiler.support.dataclass import dataclass
 
 INFINITY, NAN = float("inf"), float("nan")
 

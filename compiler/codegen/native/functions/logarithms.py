@@ -8,7 +8,6 @@ W. Waite, "Software Manual for the Elementary Functions", 1980).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from compiler.codegen.native.functions.exponentials import LN_2
 from compiler.codegen.native.functions.floats import (
@@ -25,6 +24,7 @@ from compiler.codegen.native.functions.floats import (
     times,
 )
 from compiler.codegen.native.llvm_ir import Function, Value, constant
+from compiler.support.dataclass import dataclass
 
 _LOG_2_E: Mapping[str, tuple[float, float]] = {
     "float": (1.4426950216293335, 1.925963033500011e-08),

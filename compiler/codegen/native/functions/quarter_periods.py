@@ -9,7 +9,6 @@ for itself, behind a branch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 
 from compiler.codegen.native.functions.floats import (
@@ -23,6 +22,7 @@ from compiler.codegen.native.functions.floats import (
     times,
 )
 from compiler.codegen.native.llvm_ir import F64, I64, Function, Type, Value, constant, zero
+from compiler.support.dataclass import dataclass
 
 _TWO_OVER_PI = 0.6366197723675814
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from compiler.codegen.native.images.register_transpose import block_size, part, transpose_block
 from compiler.codegen.native.images.transposition import Transposition, Walk, chunks
@@ -11,6 +10,7 @@ from compiler.codegen.native.kernel import NativeKernel
 from compiler.codegen.native.llvm_ir import Index, Value
 from compiler.codegen.native.products.nest import named
 from compiler.ir.dims import product
+from compiler.support.dataclass import dataclass
 from compiler.support.thresholds import threshold
 
 COLUMNS = threshold(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from compiler.codegen.native.images.integers import Integers
 from compiler.codegen.native.images.results import NO_EPILOGUE, Opened
@@ -15,6 +15,7 @@ from compiler.codegen.native.llvm_ir import I64, POINTER, Function, Index, Value
 from compiler.codegen.native.products.contraction import Call, Steps
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.nest import named
+from compiler.support.dataclass import dataclass
 
 
 def depthwise(

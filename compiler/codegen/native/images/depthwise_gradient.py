@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from compiler.codegen.native.images.depthwise import (
@@ -27,6 +27,7 @@ from compiler.codegen.native.llvm_ir import POINTER, Function, Index, Value, zer
 from compiler.codegen.native.products.contraction import Call, Steps
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.nest import named
+from compiler.support.dataclass import dataclass
 from compiler.support.thresholds import threshold
 
 _AddRow: TypeAlias = Callable[[Value, list[Value]], list[Value]]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from compiler.codegen.native.llvm_ir import I64, Function, Index, Value
 from compiler.ir.dims import Dim, Size
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

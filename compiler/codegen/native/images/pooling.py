@@ -7,7 +7,7 @@ NaN. Windows of elements less than the lowest finite number, -inf, have that num
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from compiler.codegen.native.element_types import TYPES
 from compiler.codegen.native.functions import cast
@@ -21,6 +21,7 @@ from compiler.codegen.native.products.axes import EpilogueOperand
 from compiler.codegen.native.products.contraction import Call, Steps
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.ir.types import HALVES, DType
+from compiler.support.dataclass import dataclass
 
 POSITIONS = "positions"
 """The scratch array of each window's first maximum, as the number of its tap; -1 for none."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from compiler.codegen.native.images.integers import Integers
 from compiler.codegen.native.llvm_ir import Index, Value
 from compiler.ir.windows import StaticWindow
+from compiler.support.dataclass import dataclass
 from compiler.support.thresholds import threshold
 
 Use = tuple[int, tuple[tuple[int, int], ...]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from compiler.codegen.native.images.integers import Integers
 from compiler.codegen.native.images.vectors import Piece
@@ -13,6 +13,7 @@ from compiler.codegen.native.products.axes import Axis
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.microkernel import ResultAddresses
 from compiler.ir.dims import Dim, Size
+from compiler.support.dataclass import dataclass
 
 NO_EPILOGUE = Epilogue()
 """Stores results as they are."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from compiler.codegen.native.images.results import NO_EPILOGUE, Opened, begin
 from compiler.codegen.native.images.vectors import Channels
@@ -15,6 +15,7 @@ from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.nest import named
 from compiler.ir.dims import Size
 from compiler.ir.windows import StaticWindow
+from compiler.support.dataclass import dataclass
 from compiler.support.thresholds import threshold
 
 TILE_WINDOWS = threshold(

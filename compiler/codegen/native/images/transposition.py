@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from compiler.codegen.native.images.integers import Integers
 from compiler.codegen.native.kernel import entry
 from compiler.codegen.native.llvm_ir import I64, POINTER, Index, Type, Value
 from compiler.codegen.native.machine import Machine
 from compiler.ir.dims import Dim, Size, product
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from compiler.codegen.native.llvm_ir import I1, Function, Type, Value, constant, zero
 from compiler.codegen.native.machine import Machine
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from compiler.codegen.native.images.integers import Integers
 from compiler.codegen.native.images.positions import (
@@ -24,6 +24,7 @@ from compiler.codegen.native.images.results import PiecePlace, Pixel, Results
 from compiler.codegen.native.images.vectors import Channels, Piece
 from compiler.codegen.native.llvm_ir import I64, Function, Index, Value, zero
 from compiler.ir.windows import StaticWindow
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,6 @@ second cache between its three phases: transform the image, multiply, transform 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from compiler.codegen.native.images.results import NO_EPILOGUE
 from compiler.codegen.native.images.transposes import transpose
 from compiler.codegen.native.images.winograd_kernels import (
@@ -23,6 +21,7 @@ from compiler.codegen.native.products.contraction import Call, Steps
 from compiler.codegen.native.products.epilogue import Epilogue
 from compiler.codegen.native.products.nest import contraction_kernel
 from compiler.ir.dims import Size
+from compiler.support.dataclass import dataclass
 from compiler.support.thresholds import threshold
 
 __all__ = ["BLOCK", "BlockedSteps", "pays", "winograd"]

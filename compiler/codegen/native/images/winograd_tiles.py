@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from compiler.codegen.native.images.vectors import Channels
 from compiler.codegen.native.llvm_ir import Type
@@ -11,6 +11,7 @@ from compiler.codegen.native.products.axes import Axis
 from compiler.codegen.native.products.contraction import Contraction
 from compiler.codegen.native.products.tiles import Tiling, choose_tiling, extent
 from compiler.ir.dims import Dim, Size, product
+from compiler.support.dataclass import dataclass
 from compiler.support.thresholds import threshold
 
 BLOCK = Dim.named("block_of_tiles")

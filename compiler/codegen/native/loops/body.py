@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import cast
 
 from compiler.codegen.kernel.analysis import reduced_loop
@@ -22,6 +22,7 @@ from compiler.ir.dims import Size
 from compiler.ir.region import strides
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.support.cached_property import cached_property
+from compiler.support.dataclass import dataclass
 
 Axes = frozenset[LoopAxis]
 """The axes that an expression depends on."""

@@ -8,7 +8,7 @@ with operands numbered as they come; of flat ones the number of elements is an a
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import cast
 
 from compiler.codegen.kernel.analysis import needed
@@ -22,6 +22,7 @@ from compiler.codegen.native.loops.split import split_kernel
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.trace import Expr, Term, all_parts
 from compiler.ir.dims import Size, evaluate
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

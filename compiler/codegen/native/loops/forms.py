@@ -9,7 +9,7 @@ divisions disappear.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias, cast
 
 from compiler.codegen.kernel.body import KernelBody, MatmulBody, number_of, size_of
@@ -18,6 +18,7 @@ from compiler.codegen.trace import Expr, Term, all_parts
 from compiler.ir.dims import Dim, Size, product
 from compiler.ir.region import at_most
 from compiler.ir.types import DType, Shape
+from compiler.support.dataclass import dataclass
 from compiler.support.thresholds import threshold
 
 

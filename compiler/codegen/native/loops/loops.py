@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from compiler.codegen.native.llvm_ir import (
@@ -24,6 +23,7 @@ from compiler.codegen.native.loops.scopes import VectorAxis
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.trace import Expr
 from compiler.ir.dims import Size
+from compiler.support.dataclass import dataclass
 from compiler.support.thresholds import threshold
 
 Carried: TypeAlias = "list[Value]"

@@ -7,7 +7,6 @@ computed in the outermost loop where it is the same, and each store after the re
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import cast
 
 from compiler.codegen.kernel.body import KernelBody, Source
@@ -33,6 +32,7 @@ from compiler.codegen.native.loops.values import ValueEmitter
 from compiler.codegen.native.machine import Machine
 from compiler.codegen.trace import Expr
 from compiler.ir.dims import Dim, Size
+from compiler.support.dataclass import dataclass
 from compiler.support.thresholds import threshold
 
 POINTWISE_UNROLLED = threshold(

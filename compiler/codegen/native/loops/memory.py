@@ -11,7 +11,6 @@ reads as 0 and is not written.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol, cast
 
 from compiler.codegen.kernel.body import Source, Store
@@ -41,6 +40,7 @@ from compiler.codegen.trace import Expr, Term
 from compiler.ir.dims import Size, is_multiple
 from compiler.ir.region import end
 from compiler.ir.types import DType
+from compiler.support.dataclass import dataclass
 
 
 @dataclass

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from compiler.codegen.kernel.analysis import reduced_loop, reduction_levels, store_roots
 from compiler.codegen.kernel.body import Store, number_of
@@ -20,6 +19,7 @@ from compiler.codegen.native.machine import Machine
 from compiler.codegen.trace import ELEMENTWISE, Expr, all_parts
 from compiler.ir.dims import Size
 from compiler.ir.types import DType
+from compiler.support.dataclass import dataclass
 
 SIZE_HINT = 64
 """The value of a symbolic size that costs are estimated for."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from compiler.codegen.native.llvm_ir import Function, InsertionPoint, Value
 from compiler.codegen.native.loops.body import Axes, NotLowered
 from compiler.codegen.native.loops.forms import LoopAxis
+from compiler.support.dataclass import dataclass
 
 UNIT_LEVEL = 1
 """The number of the loop over units, in which everything is computed but arguments."""

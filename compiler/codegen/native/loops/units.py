@@ -7,12 +7,12 @@ worth a thread's attention, and there are enough of them to share.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from compiler.codegen.native.loops.body import Body
 from compiler.codegen.native.loops.forms import LoopAxis
 from compiler.codegen.native.loops.passes import hint
 from compiler.ir.dims import Size, product
+from compiler.support.dataclass import dataclass
 from compiler.support.thresholds import threshold
 
 MIN_WORK = threshold(

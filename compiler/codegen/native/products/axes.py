@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from compiler.codegen.native.llvm_ir import Type
 from compiler.ir.dims import Size, product
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

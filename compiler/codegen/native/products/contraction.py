@@ -9,7 +9,7 @@ image moves both with its rows and with its sums.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from compiler.codegen.native.kernel import NativeKernel
@@ -18,6 +18,7 @@ from compiler.codegen.native.products.axes import Axis
 from compiler.codegen.native.products.dots import Dot
 from compiler.codegen.native.products.place import ResultAddresses
 from compiler.ir.dims import Dim, Size
+from compiler.support.dataclass import dataclass
 
 Finish: TypeAlias = "Callable[[Function, list[Value], ResultAddresses], Sequence[Value]]"
 """Computes in registers the vectors to store from a vector of sums, one for each output."""

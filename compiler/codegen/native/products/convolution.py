@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from compiler.codegen.native.llvm_ir import Type
 from compiler.codegen.native.machine import Machine
@@ -17,6 +16,7 @@ from compiler.codegen.native.products.padding import Margins, pad_call
 from compiler.codegen.native.products.tiles import Tiling
 from compiler.ir.dims import Size, product
 from compiler.ir.windows import StaticWindow
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

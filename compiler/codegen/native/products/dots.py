@@ -7,10 +7,9 @@ the right operand is packed so. The last word of a run may be partial: what is m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from compiler.codegen.native.llvm_ir import BF16, F32, I8, I32, Function, Type, Value
 from compiler.codegen.native.machine import Machine
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

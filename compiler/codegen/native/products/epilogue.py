@@ -8,13 +8,13 @@ several sizes. A call costs little beside so many instructions.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from compiler.codegen.native.llvm_ir import Function, Type, Value
 from compiler.codegen.native.products.axes import EpilogueOperand
 from compiler.codegen.native.products.contraction import Finish, as_summed
 from compiler.codegen.native.products.place import ResultAddresses
 from compiler.ir.dims import Size
+from compiler.support.dataclass import dataclass
 from compiler.support.thresholds import threshold
 
 INLINED = threshold(

@@ -10,7 +10,7 @@ in order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from compiler.codegen.native.llvm_ir import Type
@@ -29,6 +29,7 @@ from compiler.codegen.native.products.parts import sum_of_parts
 from compiler.codegen.native.products.tiles import SECOND_CACHE, assumed, choose_tiling, extent
 from compiler.codegen.native.products.transposed_parts import transposed_sum_of_parts
 from compiler.ir.dims import Size, product
+from compiler.support.dataclass import dataclass
 from compiler.support.thresholds import threshold
 
 LEAST_STEPS = threshold(

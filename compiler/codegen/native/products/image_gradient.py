@@ -9,7 +9,7 @@ phases that differ only in how far the operands are offset are a batch axis of o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product as combinations
 
 from compiler.codegen.native.llvm_ir import Type
@@ -24,6 +24,7 @@ from compiler.codegen.native.products.padding import Margins, pad_call
 from compiler.codegen.native.products.tiles import choose_tiling, extent
 from compiler.ir.dims import Size, product
 from compiler.ir.windows import StaticWindow
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

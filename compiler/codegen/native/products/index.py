@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from compiler.codegen.native.llvm_ir import I1, I32, I64, Function, Index, Value, lane_numbers
 from compiler.ir.dims import Dim, Size
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from compiler.codegen.native.llvm_ir import Function, Index, Value, zero
@@ -22,6 +21,7 @@ from compiler.codegen.native.products.epilogue import store_finished
 from compiler.codegen.native.products.index import Indices, lane_mask
 from compiler.codegen.native.products.place import Pointers, ResultAddresses
 from compiler.codegen.native.products.prefetching import CACHE_LINE, RowPrefetch
+from compiler.support.dataclass import dataclass
 from compiler.support.thresholds import threshold
 
 BLOCK_STEPS = threshold(

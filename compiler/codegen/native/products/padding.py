@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from compiler.codegen.native.kernel import NativeKernel, entry
@@ -12,6 +11,7 @@ from compiler.codegen.native.machine import Machine
 from compiler.codegen.native.products.contraction import Call
 from compiler.codegen.native.products.index import Indices, named
 from compiler.ir.dims import Size, product
+from compiler.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from compiler.codegen.native.llvm_ir import Function, Type, Value, zero
 from compiler.codegen.native.products.axes import Axis
+from compiler.support.dataclass import dataclass
 
 Pointers: TypeAlias = "Mapping[str, Value]"
 """An address in each operand, by name."""

@@ -7,13 +7,13 @@ since more at once would delay the loads of the sum itself.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from compiler.codegen.native.llvm_ir import Function, Index, Value
 from compiler.codegen.native.products.axes import Axis
 from compiler.codegen.native.products.contraction import Contraction
 from compiler.codegen.native.products.index import Indices
 from compiler.codegen.native.products.place import Pointers
+from compiler.support.dataclass import dataclass
 
 CACHE_LINE = 64
 FIRST = 3

@@ -8,7 +8,6 @@ element of the left one, and multiplies all pairs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import gcd
 
@@ -19,6 +18,7 @@ from compiler.codegen.native.products.contraction import Contraction
 from compiler.codegen.native.products.prefetching import results_read
 from compiler.ir.dims import Size, divisor
 from compiler.ir.dims import product as size_product
+from compiler.support.dataclass import dataclass
 from compiler.support.thresholds import cached_by_thresholds, threshold
 
 MOST_ROWS: dict[int, dict[int, int]] = {

@@ -7,11 +7,11 @@ bits is a word, its index the next.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from compiler.codegen.native.llvm_ir import I32, I64, Function, Index, Value, constant
 from compiler.codegen.native.loops.types import convert, from_memory
 from compiler.ir.types import DType
+from compiler.support.dataclass import dataclass
 
 WORD = 8
 """Bytes of a word of a key."""

@@ -7,8 +7,6 @@ so that the time is that of `size` comparisons and, at worst, of sorting `size` 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from compiler.codegen.native.images.integers import Integers
 from compiler.codegen.native.kernel import NativeKernel, entry
 from compiler.codegen.native.llvm_ir import (
@@ -29,6 +27,7 @@ from compiler.codegen.native.sorting.algorithms import sort_function
 from compiler.codegen.native.sorting.keys import WORD, SortKeys, store
 from compiler.ir.dims import Dim, Size, product
 from compiler.ir.types import DType
+from compiler.support.dataclass import dataclass
 from compiler.support.thresholds import threshold
 
 MAX_STACK = threshold(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from compiler.codegen.kernel.attention import Attention
 from compiler.codegen.module_writer import NumpyOperand
@@ -16,6 +16,7 @@ from compiler.codegen.triton.tiling.tiles import MIN_SIDE, WARPS
 from compiler.codegen.writer import comment_lines
 from compiler.ir.dims import Size, is_multiple, product
 from compiler.ir.types import DType
+from compiler.support.dataclass import dataclass
 
 LOG2_E = 1.4426950408889634
 

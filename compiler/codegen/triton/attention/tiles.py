@@ -5,13 +5,12 @@ On other GPUs, and for dropout of wide queries, those whose kernels do not spill
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from compiler.codegen.kernel.attention import Attention
 from compiler.codegen.triton.expressions import power_of_two
 from compiler.codegen.triton.tiling.tiles import MIN_SIDE, WARPS
 from compiler.ir.dims import is_multiple
 from compiler.ir.types import DType
+from compiler.support.dataclass import dataclass
 from compiler.support.thresholds import threshold
 
 MOST_COLUMNS = threshold(

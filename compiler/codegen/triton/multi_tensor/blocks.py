@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import cast
 
 from compiler.codegen.kernel.body import Source
@@ -11,6 +11,7 @@ from compiler.codegen.trace import Expr, Term
 from compiler.codegen.triton.values import Values
 from compiler.ir.dims import product
 from compiler.ir.types import DType
+from compiler.support.dataclass import dataclass
 
 
 @dataclass

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from compiler.codegen.kernel.body import KernelBody
 from compiler.codegen.kernel.pointwise import kernels_of
@@ -29,6 +29,7 @@ from compiler.codegen.triton.tiling.schedules import BLOCK_SIZE
 from compiler.codegen.writer import Writer, comment_lines
 from compiler.ir.dims import product
 from compiler.plan import Step
+from compiler.support.dataclass import dataclass
 
 ADDRESSED = '''def addressed(rows, lanes, most=None):
     """Sizes and addresses of the tensors in each row, and the row and block of each program.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from compiler.codegen.kernel.random import keys_from
 from compiler.codegen.module_writer import ModuleWriter, NumpyOperand
@@ -15,6 +15,7 @@ from compiler.codegen.writer import Names
 from compiler.ir.dims import Size
 from compiler.ir.opdef.global_reductions import KEY, Whole
 from compiler.plan import PlannedOp, PlannedValue, StorageKind
+from compiler.support.dataclass import dataclass
 
 ALIGNED = 16
 """Bytes of the widest vector load of a thread."""

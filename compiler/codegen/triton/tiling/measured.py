@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from math import log2
@@ -40,6 +39,7 @@ from compiler.codegen.triton.tiling.tiles import (
     TileChoice,
 )
 from compiler.ir.dims import Dim, Size
+from compiler.support.dataclass import dataclass
 
 NEAR = 3.0
 """The largest distance at which a measured product decides: that of eight times as many results."""

@@ -7,7 +7,7 @@ of which there are enough programs (`tiles`), and a product of few tiles is spli
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 from compiler.codegen.kernel.analysis import store_roots
@@ -44,6 +44,7 @@ from compiler.codegen.triton.tiling.tiles import (
 )
 from compiler.ir.dims import Dim, Size, product
 from compiler.ir.types import DType
+from compiler.support.dataclass import dataclass
 from compiler.support.thresholds import threshold
 
 TARGET_PROGRAMS = threshold(

@@ -7,8 +7,6 @@ registers after the first read if they fit (a persistent reduction).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from compiler.codegen.kernel.analysis import (
     loop_dependencies,
     reduced_loop,
@@ -19,6 +17,7 @@ from compiler.codegen.kernel.body import KernelBody
 from compiler.codegen.triton.expressions import power_of_two
 from compiler.codegen.triton.tiling.strides import iterations_are_strided
 from compiler.ir.dims import Dim, Size, evaluate, product
+from compiler.support.dataclass import dataclass
 from compiler.support.thresholds import threshold
 
 BLOCK_SIZE = threshold(

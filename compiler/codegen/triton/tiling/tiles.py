@@ -8,12 +8,13 @@ were fastest for the products of ResNet-50 and BERT on an NVIDIA H200 (docs/gpu.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from compiler.codegen.triton.expressions import power_of_two
 from compiler.codegen.triton.tiling.schedules import WARPS, size_hint
 from compiler.ir.dims import Dim, Size, product
+from compiler.support.dataclass import dataclass
 from compiler.support.thresholds import threshold
 
 STAGES = 3

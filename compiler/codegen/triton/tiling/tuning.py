@@ -10,7 +10,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from compiler.codegen.triton.tiling.measured import (
@@ -23,6 +23,7 @@ from compiler.codegen.triton.tiling.measured import (
 from compiler.codegen.triton.tiling.tiles import HALF, HALF_FACTORS, SINGLE_BY_PARTS
 from compiler.ir.graph import Graph
 from compiler.ir.text.parser import parse as parse_graph
+from compiler.support.dataclass import dataclass
 from compiler.support.private_folders import private_folder
 
 Clock = Callable[[MeasuredProduct], float | None]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TypeAlias
 
 import numpy as np
+
+from compiler.support.dataclass import dataclass
 
 from .archive import checked, lines
 from .common import download

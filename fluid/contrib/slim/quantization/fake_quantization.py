@@ -6,10 +6,9 @@ largest magnitude.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from compiler.support.dataclass import dataclass
 from fluid import unique_name
 from fluid.compat.graphs import IrGraph, IrVarNode
 from fluid.contrib.slim.quantization.insertion import (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from compiler.ir.program import OpRole
 from compiler.ir.types import Array
+from compiler.support.dataclass import dataclass
 from fluid import unique_name
 from fluid.compat.graphs import IrGraph, IrOpNode, IrVarNode
 from fluid.recording.narrowing import is_sequence

@@ -7,9 +7,9 @@ that needs none, such as a feed, is not computed, so functions of it do not trai
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from compiler.ir.program import GRAD
+from compiler.support.dataclass import dataclass
 from fluid import layers, unique_name
 from fluid.compat.graphs import Graph, IrGraph, IrNode, IrOpNode, IrVarNode
 from fluid.data import data
