@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fluid.framework import Parameter, Variable, name_scope
+from fluid.framework import Parameter, Variable, in_dygraph_mode, name_scope
 from fluid.recording.arguments import typed
 from fluid.recording.var_types import VarDesc
 from fluid.recording.variable import AbstractBlock, ParameterAndGradient
@@ -86,13 +86,15 @@ def _regularized(
         return param, grad
     with param.block.program.optimized_guard([param, grad]):
         term = regularizer(param, grad, grad.block)
-        decayed = _dense(param, grad)
+        decayed = _decayed(param, grad)
         grad.block.append_op("sum", inputs={"X": [grad, term]}, outputs={"Out": decayed})
     return param, decayed
 
 
-def _dense(param: Parameter, grad: Variable) -> Variable:
-    """Return the gradient to which the term is added: a new dense tensor for a sparse one."""
+def _decayed(param: Parameter, grad: Variable) -> Variable:
+    """Return the variable for the sum: the gradient's own, if it is dense and no user's."""
+    if in_dygraph_mode():
+        return _like(param, grad.block)
     if grad.type != VarDesc.VarType.SELECTED_ROWS:
         return grad
     return grad.block.create_var(

@@ -2,17 +2,15 @@
 
 from compiler.support.lazy_loading import lazy_names
 from fluid.compat.missing import not_yet
-from fluid.contrib import (
-    decoder,
-    extend_optimizer,
-    layers,
-    memory_usage_calc,
-    mixed_precision,
-    model_stat,
-    op_frequence,
-    reader,
-    utils,
-)
+from fluid.contrib import decoder as decoder
+from fluid.contrib import extend_optimizer as extend_optimizer
+from fluid.contrib import layers as layers
+from fluid.contrib import memory_usage_calc as memory_usage_calc
+from fluid.contrib import mixed_precision
+from fluid.contrib import model_stat as model_stat
+from fluid.contrib import op_frequence as op_frequence
+from fluid.contrib import reader as reader
+from fluid.contrib import utils as utils
 from fluid.contrib.decoder import BeamSearchDecoder, InitState, StateCell, TrainingDecoder
 from fluid.contrib.extend_optimizer import extend_with_decoupled_weight_decay
 from fluid.contrib.layers import (
@@ -62,37 +60,29 @@ __all__ = [
     "basic_lstm",
     "convert_dist_to_sparse_program",
     "ctr_metric_bundle",
-    "decoder",
     "decorate",
     "distributed_batch_reader",
-    "extend_optimizer",
     "extend_with_decoupled_weight_decay",
     "fused_elemwise_activation",
     "fused_embedding_seq_pool",
-    "layers",
     "load_persistables_for_increment",
     "load_persistables_for_inference",
     "match_matrix_tensor",
     "memory_usage",
-    "memory_usage_calc",
     "mixed_precision",
-    "model_stat",
     "multi_download",
     "multi_upload",
     "multiclass_nms2",
     "op_freq_statistic",
-    "op_frequence",
     "partial_concat",
     "partial_sum",
     "rank_attention",
-    "reader",
     "search_pyramid_hash",
     "sequence_topk_avg_pooling",
     "shuffle_batch",
     "tdm_child",
     "tdm_sampler",
     "tree_conv",
-    "utils",
     "var_conv_2d",
 ]
 

@@ -8,20 +8,18 @@ eager mode.
 """
 
 from fluid.compat.missing import not_yet
-from fluid.dygraph import (
-    backward_strategy,
-    base,
-    checkpoint,
-    container,
-    jit,
-    layer_object_helper,
-    layers,
-    learning_rate_scheduler,
-    nn,
-    parallel,
-    static_runner,
-    tracer,
-)
+from fluid.dygraph import backward_strategy as backward_strategy
+from fluid.dygraph import base as base
+from fluid.dygraph import checkpoint as checkpoint
+from fluid.dygraph import container as container
+from fluid.dygraph import jit as jit
+from fluid.dygraph import layer_object_helper as layer_object_helper
+from fluid.dygraph import layers as layers
+from fluid.dygraph import learning_rate_scheduler as learning_rate_scheduler
+from fluid.dygraph import nn as nn
+from fluid.dygraph import parallel as parallel
+from fluid.dygraph import static_runner as static_runner
+from fluid.dygraph import tracer as tracer
 from fluid.dygraph.backward_strategy import BackwardStrategy
 from fluid.dygraph.base import (
     disable_dygraph,
@@ -92,13 +90,11 @@ __all__ = [
     "L1Loss", "LambdaDecay", "Layer", "LayerList", "LayerNorm", "Linear", "LinearLrWarmup",
     "MSELoss", "MultiStepDecay", "NCE", "NLLLoss", "NaturalExpDecay", "NoamDecay", "PRelu",
     "ParallelEnv", "ParameterList", "PiecewiseDecay", "PolynomialDecay", "Pool2D",
-    "ProgramTranslator", "TracedLayer", "declarative", "dygraph_to_static_func", "jit",
+    "ProgramTranslator", "TracedLayer", "declarative", "dygraph_to_static_func",
     "ReduceLROnPlateau", "Sequential", "SpectralNorm", "StaticModelRunner", "StepDecay", "Tracer",
-    "TreeConv",
-    "backward_strategy", "base", "checkpoint", "container", "disable_dygraph",
-    "disable_imperative", "enable_dygraph", "enable_imperative", "enabled", "grad", "guard",
-    "layer_object_helper", "layers", "learning_rate_scheduler", "load_dygraph", "nn", "no_grad",
-    "parallel", "prepare_context", "save_dygraph", "static_runner", "to_variable", "tracer",
+    "TreeConv", "disable_dygraph", "disable_imperative", "enable_dygraph", "enable_imperative",
+    "enabled", "grad", "guard", "load_dygraph", "no_grad", "prepare_context", "save_dygraph",
+    "to_variable",
 ]  # fmt: skip
 
 __getattr__ = not_yet("fluid.dygraph", globals())

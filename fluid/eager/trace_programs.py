@@ -58,7 +58,7 @@ class RecordedTrace(NamedTuple):
     """
 
     externals: Sequence[tuple[External, Array | None]]
-    ghosts: Sequence[OpEntry]
+    ghosts: Sequence[OpEntry | GradEntry]
     entries: Sequence[OpEntry | GradEntry]
     sources: Mapping[int, Source]
     live: Sequence[int]
@@ -145,7 +145,10 @@ class _Writer:
         for external, array in self.recorded.externals:
             self._declare_external(external, array)
         for index, ghost in enumerate(self.recorded.ghosts):
-            self._write_op(-1 - index, ghost)
+            if isinstance(ghost, GradEntry):
+                self._write_gradients(-1 - index, ghost)
+            else:
+                self._write_op(-1 - index, ghost)
         for position, entry in enumerate(self.recorded.entries):
             if isinstance(entry, GradEntry):
                 self._write_gradients(position, entry)

@@ -6,7 +6,7 @@ that equal sequences of ops have equal keys.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import RLock
 from weakref import ref
 
@@ -50,7 +50,7 @@ class Trace:
         self.is_complete = False
         self._key: list[object] = []
         self._entries: list[OpEntry | GradEntry] = []
-        self._ghosts: list[OpEntry] = []
+        self._ghosts: list[OpEntry | GradEntry] = []
         self._sources: dict[int, Source] = {}
         self._externals: list[tuple[External, TraceNode]] = []
         self._computed: list[ref[TraceNode]] = []
@@ -98,6 +98,13 @@ class Trace:
 
     def request(self, request: GradRequest) -> int:
         """Append the gradients of a request, whose results are new nodes; return its position."""
+        entry = self._entry(request, lambda node: self.compute(node, node.stops_gradient))
+        self._key.append(entry)
+        self._entries.append(entry)
+        return len(self._entries) - 1
+
+    def _entry(self, request: GradRequest, write: Callable[[TraceNode], int]) -> GradEntry:
+        """Return the entry of a request; `write` numbers the nodes of its results."""
         number = self._number
         targets = tuple(
             (number(node), -1 if given is None else number(given))
@@ -107,11 +114,8 @@ class Trace:
         wanted = tuple([number(node) for node in request.wanted])
         inputs = tuple([number(node) for node in request.inputs])
         no_grad = tuple([number(node) for node in request.no_grad])
-        gradients = tuple([self.compute(node, node.stops_gradient) for node in request.gradients])
-        entry = GradEntry(targets, steps, wanted, gradients, inputs, no_grad)
-        self._key.append(entry)
-        self._entries.append(entry)
-        return len(self._entries) - 1
+        gradients = tuple([write(node) for node in request.gradients])
+        return GradEntry(targets, steps, wanted, gradients, inputs, no_grad)
 
     def _number(self, node: TraceNode) -> int:
         return node.number if node.trace is self else self._adopt(node, node.stops_gradient)
@@ -141,16 +145,16 @@ class Trace:
         """The position of a record's op; an op of an earlier trace is repeated, at -1, -2, …"""
         if record.trace is self:
             return record.position
-        signature = record.what
-        if not isinstance(signature, Signature):
-            raise RuntimeError(
-                "gradients of gradients must be computed before the first ones are printed or "
-                "used in Python"
-            )
-        inputs = tuple([self._number(node) for node in record.inputs])
-        outputs = tuple([self._number(node) for node in record.outputs])
-        stops = tuple([node.stops_gradient for node in record.outputs])
-        ghost = OpEntry(signature, inputs, outputs, stops)
+        what = record.what
+        assert what is not None, "steps_to found no released record"
+        ghost: OpEntry | GradEntry
+        if isinstance(what, GradRequest):
+            ghost = self._entry(what, self._number)
+        else:
+            inputs = tuple([self._number(node) for node in record.inputs])
+            outputs = tuple([self._number(node) for node in record.outputs])
+            stops = tuple([node.stops_gradient for node in record.outputs])
+            ghost = OpEntry(what, inputs, outputs, stops)
         self._key.append(("again", ghost))
         self._ghosts.append(ghost)
         record.trace, record.position = self, -len(self._ghosts)

@@ -4,6 +4,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 import fluid
 
@@ -26,6 +29,16 @@ def test_every_exported_name_is_there() -> None:
     ]
     for module in modules:
         assert [name for name in module.__all__ if not hasattr(module, name)] == []
+
+
+@pytest.mark.parametrize("package", ["dygraph", "contrib"])
+def test_a_star_import_brings_no_module_that_release_1_8_5_does_not(package: str) -> None:
+    """`layers` is what a script has imported as `paddle.fluid.layers`."""
+    names: dict[str, object] = {}
+    exec(f"from fluid.{package} import *", names)
+    assert {name for name, value in names.items() if isinstance(value, ModuleType)} <= {
+        "mixed_precision"
+    }
 
 
 IMPORTS = """

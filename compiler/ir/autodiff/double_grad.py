@@ -46,8 +46,10 @@ def double_grad_ops(op: OpDesc, grad: NameOf) -> list[OpDesc]:
     return ops
 
 
-def has_double_grad(op: OpDesc) -> bool:
-    """Return False for a gradient op without a gradient."""
+def has_gradient(op: OpDesc) -> bool:
+    """Return False for a gradient op, or the dedicated gradient op of one, without a gradient."""
+    if op.type.endswith(SECOND + SECOND):
+        return find(op.type).grad_class is not None
     cls = find(op.type)
     if not issubclass(cls, GradOp) or is_registered(op.type + SECOND):
         return True

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from compiler.errors import CompileError
-from compiler.ir.autodiff.double_grad import has_double_grad
+from compiler.ir.autodiff.double_grad import has_gradient
 from compiler.ir.autodiff.grad_ops import BlockOwner, Inside, block_owner, gradient_ops
 from compiler.ir.autodiff.gradient_sums import PartialGradients, as_backward
 from compiler.ir.autodiff.loop_counters import LoopCounters
@@ -104,7 +104,7 @@ class Tape:
             self.gradients.accumulate(name)
 
     def _differentiate(self, op: OpDesc) -> None:
-        self._check_double_grad(op)
+        self._check_has_gradient(op)
         owner = block_owner(op)
         ops = self._gradient_ops(op) if owner is None else [self._block_gradient(op, owner)]
         added = [gradient_op for gradient_op in ops if self.add(gradient_op)]
@@ -122,17 +122,20 @@ class Tape:
             return []
         return gradient_ops(op, self.grad)
 
-    def _check_double_grad(self, op: OpDesc) -> None:
-        """Raise CompileError if double grad is needed for an op that does not support it."""
-        if has_double_grad(op):
+    def _check_has_gradient(self, op: OpDesc) -> None:
+        """Raise CompileError if the gradient of a gradient op is needed that has none."""
+        if has_gradient(op):
             return
         slots = find(op.type).slots
         values = [
             n for slot, names in op.inputs.items() if not slots[slot].shape_only for n in names
         ]
         if self._depend_on_leaves(values):
+            what, order = "does not support double grad", "second"
+            if op.type.endswith("_grad_grad"):
+                what, order = "has no gradient", "third"
             raise CompileError(
-                f"{op.type} does not support double grad, and a requested second-order gradient "
+                f"{op.type} {what}, and a requested {order}-order gradient "
                 f"depends on it through {', '.join(values)}",
                 source=op.source,
                 hint="double grad is supported for products, convolutions, sums, reshapes and "

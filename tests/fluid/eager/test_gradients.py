@@ -97,3 +97,67 @@ def test_reading_a_gradient_changes_no_update(kind: str, clip: str) -> None:
         return embedding.weight.numpy()
 
     np.testing.assert_array_equal(trained(True), trained(False))
+
+
+def variable(seed: int):
+    """A variable of random numbers that gets a gradient."""
+    x = to_variable(np.random.RandomState(seed).rand(2, 3).astype("float32"))
+    x.stop_gradient = False
+    return x
+
+
+@pytest.mark.parametrize("printed", range(3))
+def test_printed_gradients_are_differentiated(printed: int) -> None:
+    """Values read in Python in between change no gradient of a gradient."""
+    x = variable(0)
+    y = layers.reduce_sum(x * x * x * x)
+    first = fluid.dygraph.grad(y, x, create_graph=True)[0]
+    if printed > 0:
+        np.testing.assert_allclose(first.numpy(), 4 * x.numpy() ** 3, rtol=1e-5)
+    second = fluid.dygraph.grad(first * x, x, create_graph=True)[0]
+    if printed > 1:
+        np.testing.assert_allclose(second.numpy(), 16 * x.numpy() ** 3, rtol=1e-5)
+    (layers.reduce_sum(second) + layers.reduce_sum(first) + y).backward()
+    expected = 48 * x.numpy() ** 2 + 12 * x.numpy() ** 2 + 4 * x.numpy() ** 3
+    np.testing.assert_allclose(x.gradient(), expected, rtol=1e-5)
+
+
+def test_penalty_of_a_gradient_that_is_printed() -> None:
+    """A penalty of Wasserstein GANs trains as before if a norm is printed every step."""
+
+    def trained(is_printed: bool) -> object:
+        constant = fluid.ParamAttr(initializer=fluid.initializer.Constant(0.3))
+        hidden = fluid.dygraph.Linear(3, 4, constant, act="tanh")
+        last = fluid.dygraph.Linear(4, 1, constant)
+        parameters = hidden.parameters() + last.parameters()
+        sgd = fluid.optimizer.SGD(0.1, parameter_list=parameters)
+        for step in range(2):
+            x = variable(step)
+            (gradient,) = fluid.dygraph.grad(last(hidden(x)), x, create_graph=True)
+            norm = layers.reduce_sum(layers.square(gradient), dim=1)
+            if is_printed:
+                assert norm.numpy().min() > 0
+            loss = layers.reduce_mean(layers.square(norm - 1.0))
+            loss.backward()
+            sgd.minimize(loss)
+            for parameter in parameters:
+                parameter.clear_gradient()
+        return hidden.weight.numpy()
+
+    np.testing.assert_allclose(trained(True), trained(False), rtol=1e-5)
+
+
+@pytest.mark.parametrize("is_sparse", [True, False])
+def test_weight_decay_stays_out_of_the_gradient(is_sparse: bool) -> None:
+    embedding = table(is_sparse)
+    decay = fluid.regularizer.L2Decay(0.5)
+    sgd = fluid.optimizer.SGD(0.1, parameter_list=embedding.parameters(), regularization=decay)
+    weight = embedding.weight.numpy()
+    gradient = np.array([0, 1, 0, 1, 0])[:, None] * np.ones(2)
+    for _ in range(2):
+        loss = looked_up(embedding, 3, 1)
+        loss.backward()
+        sgd.minimize(loss)
+        weight = weight - 0.1 * (gradient + 0.5 * weight)
+        np.testing.assert_array_equal(embedding.weight._grad_ivar().numpy(), gradient)
+        np.testing.assert_allclose(embedding.weight.numpy(), weight, rtol=1e-5)

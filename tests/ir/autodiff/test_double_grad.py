@@ -147,3 +147,13 @@ def test_an_unknown_second_gradient_is_reported(fresh_programs: object) -> None:
     assert "test_double_grad.py" in str(caught.value)
     assert len(fluid.default_main_program().global_block().ops) == count + 2
     assert fluid.gradients([layers.mean(slope)], [layers.assign(slope)]) == [None]
+
+
+def test_an_unknown_third_gradient_is_reported(fresh_programs: object) -> None:
+    """The reference computes 4 here, without a word; it is 24 x = 12."""
+    x = fluid.data("x", [1], "float32")
+    x.stop_gradient = False
+    (slope,) = fluid.gradients([layers.square(layers.square(x))], [x])
+    (bend,) = fluid.gradients([slope], [x])
+    with pytest.raises(CompileError, match=r"square_grad_grad has no gradient, .* third-order"):
+        fluid.gradients([bend], [x])
