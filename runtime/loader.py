@@ -19,10 +19,12 @@ from compiler.ir.types import Array
 from compiler.pack import Lifetime
 from compiler.plan import Tensor
 from compiler.support.dataclass import dataclass
+from compiler.support.free_memory import LARGE_BYTES, expect_memory
 from runtime.binding import Shapes, checked_feed, fed, feed_bytes, fitting, sizes_of, unbound
 from runtime.blas import elements, may_multiply, with_few_threads
 from runtime.device import CPUPlace, CUDAPlace, Place, expect_target
 from runtime.error_location import raise_step_error
+from runtime.errors import TooLarge
 from runtime.gpu.captures import CapturedLines, uncaptured
 from runtime.gpu.copies import Copies, Fetch
 from runtime.gpu.cuda import (
@@ -415,7 +417,16 @@ def _copy(value: Array | Fetch | DeviceResult | list[Array | None]) -> Any:
         return value
     if isinstance(value, list):
         return [None if array is None else array.copy() for array in value]
-    return value.copy()
+    return value.copy() if value.nbytes <= LARGE_BYTES else _large_copy(value)
+
+
+def _large_copy(value: Array) -> Array:
+    """Copy a result whose copy may exceed the free memory: raises TooLarge then."""
+    try:
+        expect_memory(value.shape, value.itemsize)
+        return value.copy()
+    except MemoryError as error:
+        raise TooLarge(f"the copy of a fetched {value.dtype}: {error}") from error
 
 
 def _bind_function(

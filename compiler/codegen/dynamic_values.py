@@ -16,6 +16,7 @@ from compiler.ir.opdef import GradOp, Pointwise, parameters, slot_of
 from compiler.ir.program import GRAD
 from compiler.ir.types import DType, Shape
 from compiler.plan import PlannedOp, PlannedValue
+from compiler.support.free_memory import expect_memory
 
 
 def owned(item: Any, inputs: Any) -> Any:
@@ -25,7 +26,10 @@ def owned(item: Any, inputs: Any) -> Any:
     if hasattr(item, "append"):
         return [owned(entry, inputs) for entry in item]
     item = np.asarray(item)
-    return item.copy() if item.base is not None or any(item is x for x in inputs) else item
+    if item.base is None and not any(item is x for x in inputs):
+        return item
+    expect_memory(item.shape, item.itemsize)
+    return item.copy()
 
 
 def fitted(item: Any, dtype: str, shape: Any, view: Any) -> Any:

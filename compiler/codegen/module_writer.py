@@ -28,6 +28,7 @@ from compiler.ir.region import WHOLE, Region, leading_axes, strides, subregion
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.plan import Buffer, PlannedOp, PlannedValue, Step, Storage, StorageKind
 from compiler.support.dataclass import dataclass
+from compiler.support.free_memory import LARGE_BYTES, large_array
 
 Home: TypeAlias = "tuple[StorageKind, str | int]"
 """The place and home of a value: what an op that writes it overwrites."""
@@ -147,12 +148,24 @@ class ModuleWriter:
             self.setup.line(f"{name} = {_take_call(int(value.home), value.type, value.region)}")
         elif value.place is StorageKind.LOCAL and not value.type.is_open:
             dtype = value.type.dtype.numpy.name
-            self.body.line(f"{name} = np.empty({shape_text(value.type.shape)}, {dtype!r})")
+            self.body.line(f"{name} = {self.new_array(value.type.shape, dtype)}")
         steady = value.place in (StorageKind.PARAM, StorageKind.BUFFER)
         operand = NumpyOperand(self, name, value.type, steady, value.storage)
         if value.place is StorageKind.BUFFER:
             self._in_buffer.setdefault(int(value.home), []).append(operand)
         return operand
+
+    def new_array(self, shape: Shape, dtype: str) -> str:
+        """The text that allocates an array outside of the arena; sizes are compared with the free
+        memory if only the step knows them.
+        """
+        text = f"np.empty({shape_text(shape)}, {dtype!r})"
+        if all(isinstance(size, int) for size in shape):
+            return text
+        large = self.function(large_array)
+        count = LARGE_BYTES // np.dtype(dtype).itemsize
+        text_if_large = f"{large}({shape_text(shape)}, {dtype!r})"
+        return f"{text} if {product(shape)} <= {count} else {text_if_large}"
 
     def local(self, value: PlannedValue) -> NumpyOperand:
         """Create the operand for a value that other code assigns, such as a loop variable."""

@@ -8,6 +8,7 @@ from functools import wraps
 from traceback import walk_tb
 from typing import TypeVar, cast
 
+from compiler.errors import CompileError
 from compiler.support.tracebacks import passes_arguments
 from fluid.framework import (
     Program,
@@ -25,7 +26,7 @@ __all__ = ["atomic", "checked_all"]
 F = TypeVar("F", bound=Callable[..., object])
 
 _SLIPS = (ArithmeticError, AttributeError, LookupError, MemoryError)
-"""Errors that nothing here raises directly, except AxisError."""
+"""Errors of Python and NumPy; ours among them say themselves what is wrong."""
 
 
 def atomic(function: F) -> F:
@@ -85,7 +86,7 @@ def _programs(*arguments: object) -> list[Program]:
 
 def _is_slip(error: BaseException) -> bool:
     """Whether Python raised an error over unchecked arguments."""
-    return isinstance(error, _SLIPS) and not isinstance(error, AxisError)
+    return isinstance(error, _SLIPS) and not isinstance(error, AxisError | CompileError)
 
 
 def _is_the_users(error: BaseException) -> bool:

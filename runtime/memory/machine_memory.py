@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
-_MEMINFO = Path("/proc/meminfo")
-_CONTAINER = (
-    Path("/sys/fs/cgroup/memory.max"),
-    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-)
-"""The limit of a container: version 2 of control groups, and version 1."""
-
-_TOTALS = ("MemTotal:", "SwapTotal:")
+from compiler.support.free_memory import free_memory
 
 
 @cache
@@ -21,17 +13,4 @@ def machine_memory() -> int | None:
 
     None where the system does not say.
     """
-    try:
-        lines = [line.split() for line in _MEMINFO.read_text(encoding="ascii").splitlines()]
-        total = 1024 * sum(int(line[1]) for line in lines if line[0] in _TOTALS)
-    except (OSError, ValueError, IndexError):
-        return None
-    return min([total, *filter(None, map(_container_limit, _CONTAINER))]) or None
-
-
-def _container_limit(path: Path) -> int | None:
-    """Return the number in a file of limits; None for none."""
-    try:
-        return int(path.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return None
+    return free_memory()[1]

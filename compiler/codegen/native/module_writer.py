@@ -135,7 +135,7 @@ class NativeModuleWriter(KernelModuleWriter):
             return operand
         name = self.names.make(f"t{self.step}")
         self.accesses.is_new(name)
-        self.line(f"{name} = np.empty({shape_text(type.shape)}, {dtype.numpy.name!r})")
+        self.line(f"{name} = {self.new_array(type.shape, dtype.numpy.name)}")
         self._loop.allocate(name, type.shape, dtype.numpy.name)
         return NumpyOperand(self, name, type, False, (StorageKind.LOCAL, name, WHOLE))
 

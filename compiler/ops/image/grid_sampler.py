@@ -17,6 +17,10 @@ from compiler.ops.math.bilinear_sampling_kernels import Corner, corners, looked,
 from compiler.ops.math.bilinear_sampling_numpy import every, sample, sample_gradient
 from compiler.ops.shared_kernels import fill
 from compiler.ops.type_checks import differ, require_same_dtype, require_same_shape, shown
+from compiler.support.free_memory import expect_memory
+
+POSITION_BYTES = 128
+"""Bytes that one position of a grid takes while it is computed, at most."""
 
 
 def even_grid(height: int, width: int, align_corners: bool, dtype: np.dtype[Any]) -> Array:
@@ -24,6 +28,7 @@ def even_grid(height: int, width: int, align_corners: bool, dtype: np.dtype[Any]
 
     They reach the ends with `align_corners`, else half a step less.
     """
+    expect_memory((height, width), POSITION_BYTES)
     axes: list[Array] = []
     for count in (width, height):
         positions = np.linspace(-1, 1, count) if count > 1 else np.full(count, -1.0)

@@ -14,6 +14,10 @@ import numpy as np
 
 from compiler.ir.types import Array
 from compiler.ir.windows import is_channels_last
+from compiler.support.free_memory import expect_memory
+
+TAP_BYTES = 128
+"""Bytes of the positions and weights of one output element along an axis, at most."""
 
 CUBIC = -0.75
 """The parameter of the cubic kernel."""
@@ -76,6 +80,7 @@ def axis_taps(
 
     Positions are float32, except centred ones of bicubic resampling of float64 (`is_wide`).
     """  # fmt: skip
+    expect_memory((count,), TAP_BYTES)
     ratio, steps = axis_ratio(size, count, align_corners, factor), np.arange(count)
     plain = ratio * steps.astype(np.float32)
     centred = np.float64(ratio) * (steps + 0.5) - 0.5
@@ -143,6 +148,7 @@ def resize(
     first, dtype = 1 if is_channels_last(layout) else 2, images.dtype
     images = images.astype(np.float32) if dtype.kind in "iu" else images
     end = first + len(output_sizes)
+    expect_memory((*images.shape[:first], *output_sizes, *images.shape[end:]), 2 * images.itemsize)
     result = np.empty((*images.shape[:first], *output_sizes, *images.shape[end:]), images.dtype)
     for axis, count in enumerate(output_sizes, first):
         size, factor = images.shape[axis], factors[axis - first] if factors else 0

@@ -22,6 +22,7 @@ from compiler.ops.sequence.offsets import (
 from compiler.ops.sequence.sequence_kernels import owner_rows
 from compiler.ops.shared_kernels import add_rows, copy, fill, gather_slices
 from compiler.ops.type_checks import differ, require_same_shape, shown
+from compiler.support.free_memory import expect_memory
 
 
 def sequence_offsets(lod: list[Array] | None, count: int) -> Array:
@@ -91,7 +92,9 @@ class SequenceExpand(OpDef, op="sequence_expand"):
 
     def numpy(self, X: Array, X_lod: list[Array] | None, Y_lod: list[Array]) -> dict[str, object]:
         level = Y_lod[self.ref_level]
-        Out = X.take(expanded_rows(X_lod, level, len(X)), axis=0)
+        rows = expanded_rows(X_lod, level, len(X))
+        expect_memory((len(rows), *X.shape[1:]), X.itemsize)
+        Out = X.take(rows, axis=0)
         return {"Out": Out, "Out_lod": [expanded_offsets(X_lod[0], level)] if X_lod else []}
 
     def grad(

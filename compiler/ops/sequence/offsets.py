@@ -17,6 +17,7 @@ from compiler.ir.dims import Size
 from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.type_checks import differ
+from compiler.support.free_memory import expect_memory
 
 
 def offsets_of(count: Size) -> TensorType:
@@ -89,6 +90,7 @@ def run_rows(starts: Array, lengths: Array) -> Array:
     >>> print(run_rows(np.array([5, 0, 2]), np.array([2, 0, 3])))
     [5 6 2 3 4]
     """
+    expect_memory((lengths.sum(),), 24)
     before = np.cumsum(lengths) - lengths
     return np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
 

@@ -27,6 +27,7 @@ from compiler.ops.type_checks import (
     require_same_shape,
     shown,
 )
+from compiler.support.free_memory import expect_memory
 
 
 def padded_rows(lengths: Array, width: int) -> Array:
@@ -106,6 +107,7 @@ class SequencePad(OpDef, op="sequence_pad"):
     def numpy(self, X: Array, X_lod: list[Array], PadValue: Array) -> dict[str, Array]:
         lengths = lengths_of(X_lod[0])
         width = padded_width(X_lod[0], self.padded_length)
+        expect_memory((len(lengths), width, *X.shape[1:]), X.itemsize)
         filled = np.empty((len(lengths) * width, *X.shape[1:]), X.dtype)
         filled[:] = PadValue.reshape(X.shape[1:]) if PadValue.size > 1 else PadValue.reshape(())
         filled[padded_rows(lengths, width)] = X
@@ -278,6 +280,7 @@ class SequenceMask(OpDef, op="sequence_mask"):
 
     def numpy(self, X: Array, MaxLenTensor: Array | None) -> Array:
         places = mask_width(X, MaxLenTensor, self.maxlen)
+        expect_memory((*X.shape, places), 1 + np.dtype(numpy_name(self.out_dtype)).itemsize)
         return (np.arange(places) < X[..., None]).astype(numpy_name(self.out_dtype))
 
     def kernel(self, k: KernelBuilder, s: KernelSlots) -> None:

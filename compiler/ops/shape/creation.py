@@ -41,6 +41,7 @@ from compiler.ops.math.axes import (
 )
 from compiler.ops.shared_kernels import fill, number
 from compiler.ops.type_checks import literal_shape, require_scalar
+from compiler.support.free_memory import expect_memory
 
 
 def parse_number(text: str, value: float, dtype: Any) -> float:
@@ -120,6 +121,7 @@ class FillConstant(Whole, op="fill_constant"):
     ) -> Array:
         sizes = int_values(ShapeTensor, ShapeTensorList, self.shape)
         dtype = element_type(self.dtype)
+        expect_memory(sizes, dtype.itemsize)
         if ValueTensor is not None:
             return np.full(sizes, ValueTensor.reshape(-1)[0], dtype)
         return np.full(sizes, parse_number(self.str_value, self.value, dtype), dtype)

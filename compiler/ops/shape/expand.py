@@ -15,6 +15,7 @@ from compiler.ir.opdef.size_comparison import is_no_multiple, is_not_broadcast
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.axes import Sizes, broadcast_array, int_values, static_count, unknown_shape
 from compiler.ops.shared_kernels import tile_gradient, tiled
+from compiler.support.free_memory import expect_memory
 
 
 class TilingOp(OpDef):
@@ -28,6 +29,15 @@ class TilingOp(OpDef):
 
     def kernel_grad(self, k: KernelBuilder, s: KernelSlots) -> None:
         tile_gradient(k, s.d_Out, s.d_X)
+
+
+def tile(X: Array, times: Sequence[int]) -> Array:
+    """Tile X as `np.tile` does, within the free memory."""
+    rank = max(X.ndim, len(times))
+    sizes = [1] * (rank - X.ndim) + [*X.shape]
+    counts = [1] * (rank - len(times)) + [*times]
+    expect_memory([n * size for n, size in zip(counts, sizes, strict=True)], 2 * X.itemsize)
+    return np.tile(X, times)
 
 
 def sum_tiles(d_Out: Array, times: Sequence[int]) -> Array:
@@ -79,7 +89,7 @@ class Expand(TilingOp, op="expand"):
     def numpy(
         self, X: Array, ExpandTimes: Array | None, expand_times_tensor: list[Array] | None
     ) -> Array:
-        return np.tile(X, int_values(ExpandTimes, expand_times_tensor, self.expand_times))
+        return tile(X, int_values(ExpandTimes, expand_times_tensor, self.expand_times))
 
     def grad(
         self,
@@ -165,7 +175,7 @@ class Tile(TilingOp, op="tile"):
     def numpy(
         self, X: Array, RepeatTimes: Array | None, repeat_times_tensor: list[Array] | None
     ) -> Array:
-        return np.tile(X, int_values(RepeatTimes, repeat_times_tensor, self.repeat_times))
+        return tile(X, int_values(RepeatTimes, repeat_times_tensor, self.repeat_times))
 
     def grad(
         self,

@@ -11,6 +11,7 @@ from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.sequence.offsets import require_one_level
 from compiler.ops.type_checks import numeric, require_dtype
+from compiler.support.free_memory import expect_memory
 
 
 def tag_vector(name: str, tags: Array) -> Array:
@@ -58,6 +59,7 @@ def index_map(offsets: Array, chosen: Array) -> Array:
 
 def mapped_rows(IndexMap: Array) -> Array:
     """Return the row of Ins for each row of Out."""
+    expect_memory((IndexMap[:, 2].sum(),), 24)
     shifts = IndexMap[:, 1] - IndexMap[:, 0]
     rows = np.repeat(shifts, IndexMap[:, 2])
     return rows + np.arange(len(rows))

@@ -19,6 +19,7 @@ from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math.axes import element_type
 from compiler.ops.shared_kernels import inside
 from compiler.ops.type_checks import differ, require_dtype
+from compiler.support.free_memory import expect_memory
 
 # ---- integers -----------------------------------------------------------------------------------
 
@@ -78,6 +79,8 @@ def one_hot_rows(X: Array, depth: int, lenient: bool, code: int) -> Array:
     """Return a one-hot row per index; raise ValueError for an index out of range unless lenient."""
     if not lenient:
         expect_below(X, depth)
+    expect_memory((*X.shape, depth), 1 + element_type(code).itemsize)
+    expect_memory((depth,), 8)
     return (X[..., np.newaxis] == np.arange(depth)).astype(element_type(code))
 
 

@@ -17,6 +17,7 @@ from compiler.ops.image.layouts import permuted_layout
 from compiler.ops.math.axes import Sizes, int_values, zeros_shaped
 from compiler.ops.shared_kernels import fill, window
 from compiler.ops.type_checks import require_same_dtype
+from compiler.support.free_memory import expect_memory
 
 Edges = list[tuple[int, int]]
 """Number of elements added before and after each axis; negative numbers crop."""
@@ -43,6 +44,7 @@ def pad_slices(
 def padded_constant(X: Array, edges: Edges, value: float) -> Array:
     """Pad X with a constant."""
     outer, inner, part = pad_slices(X.shape, edges)
+    expect_memory(outer, X.itemsize)
     Out = np.full(outer, value, X.dtype)
     Out[inner] = X[part]
     return Out
@@ -58,6 +60,7 @@ def constant_pad_gradient(d_Out: Array, sizes: Sizes, edges: Edges) -> Array:
 
 def source_indices(size: int, before: int, after: int, mode: str) -> Array:
     """Return the source index of each index of a padded axis."""
+    expect_memory((before + size + after,), 32)
     indices = np.arange(-before, size + after)
     if mode in ("edge", "replicate"):
         return np.clip(indices, 0, size - 1)
@@ -74,6 +77,7 @@ def source_indices(size: int, before: int, after: int, mode: str) -> Array:
 
 def pad_from_self(X: Array, edges: Edges, mode: str) -> Array:
     """Pad X with its own elements."""
+    expect_memory(pad_slices(X.shape, edges)[0], 2 * X.itemsize)
     Out = X
     for axis, (before, after) in enumerate(edges):
         if before or after:

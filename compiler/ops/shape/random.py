@@ -38,8 +38,12 @@ from compiler.ops.shape.random_kernels import (
     truncated,
 )
 from compiler.ops.type_checks import literal_shape
+from compiler.support.free_memory import expect_memory
 
 SEEDS = 2**32
+
+DRAW_BYTES = 16
+"""Bytes that a number takes while it is drawn and scaled."""
 
 
 def generator(seed: int) -> np.random.Generator:
@@ -203,6 +207,7 @@ class UniformRandom(RandomRows, op="uniform_random"):
     ) -> Array:
         sizes = int_values(ShapeTensor, ShapeTensorList, self.shape)
         dtype = element_type(self.dtype).type
+        expect_memory(drawn_shape(self, sizes), DRAW_BYTES)
         drawn = uniform_numbers(Key, self.place, self.seed, drawn_shape(self, sizes), dtype)
         Out = drawn * dtype(self.max - self.min) + dtype(self.min)
         whole = write_diagonal(Out, self.diag_num, self.diag_step, self.diag_val)
@@ -237,6 +242,7 @@ class GaussianRandom(RandomRows, op="gaussian_random"):
     ) -> Array:
         sizes = int_values(ShapeTensor, ShapeTensorList, self.shape)
         dtype = element_type(self.dtype).type
+        expect_memory(drawn_shape(self, sizes), DRAW_BYTES)
         drawn = normal_numbers(Key, self.place, self.seed, drawn_shape(self, sizes), dtype)
         return wanted_rows(self, sizes, drawn * dtype(self.std) + dtype(self.mean))
 
@@ -330,6 +336,7 @@ class RandomIntegers(RandomTensor, op="randint"):
         self, ShapeTensor: Array | None, ShapeTensorList: list[Array] | None, Key: Array | None
     ) -> Array:
         sizes = int_values(ShapeTensor, ShapeTensorList, self.shape)
+        expect_memory(sizes, DRAW_BYTES)
         if Key is None:
             drawn = generator(self.seed).integers(self.low, self.high, sizes)
         else:

@@ -11,6 +11,7 @@ from compiler.ir.opdef.kernel_builder import KernelBuilder, KernelSlots
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import element_type
 from compiler.ops.type_checks import differ, require_same_dtype
+from compiler.support.free_memory import expect_memory
 
 
 class Range(OpDef, op="range"):
@@ -32,7 +33,9 @@ class Range(OpDef, op="range"):
         return Start.with_shape([UNKNOWN])
 
     def numpy(self, Start: Array, End: Array, Step: Array) -> Array:
-        steps = np.full(range_count(Start, End, Step), Step.reshape(-1)[0])
+        count = range_count(Start, End, Step)
+        expect_memory((count,), 2 * Step.itemsize)
+        steps = np.full(count, Step.reshape(-1)[0])
         steps[:1] = Start.reshape(-1)[0]
         return np.cumsum(steps, dtype=steps.dtype)
 
@@ -85,6 +88,7 @@ class Linspace(OpDef, op="linspace"):
     def numpy(self, Start: Array, Stop: Array, Num: Array) -> Array:
         count = linspace_count(Num)
         dtype = Start.dtype if self.dtype < 0 else element_type(self.dtype)
+        expect_memory((count,), 16 + dtype.itemsize)
         start, stop = float(Start.reshape(-1)[0]), float(Stop.reshape(-1)[0])
         return np.linspace(start, stop, count).astype(dtype)
 

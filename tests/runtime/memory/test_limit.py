@@ -12,7 +12,6 @@ import fluid
 import runtime
 from compiler.options import Options
 from runtime.errors import MemoryLimitExceeded, TooLarge
-from runtime.memory import machine_memory
 from runtime.memory.limit import bytes_text
 from tests.runtime.test_loader import small
 
@@ -103,19 +102,6 @@ def test_results_larger_than_the_memory_of_the_machine_are_refused(monkeypatch: 
     small = {name: each.reshape(-1)[:2].reshape((each.shape[0] > 1 and (2, 1)) or (1, 2))
              for name, each in feed.items()}  # fmt: skip
     assert executor.run(feed=small, fetch_list=[result])[0].shape == (2, 2)
-
-
-def test_the_memory_of_a_container_is_that_of_its_limit(tmp_path: Path, monkeypatch: Any) -> None:
-    total, limit = tmp_path / "meminfo", tmp_path / "memory.max"
-    monkeypatch.setattr(machine_memory, "_MEMINFO", total)
-    monkeypatch.setattr(machine_memory, "_CONTAINER", (limit, tmp_path / "missing"))
-    actual = machine_memory.machine_memory.__wrapped__
-    assert actual() is None
-    total.write_text("MemTotal:  1000 kB\nMemFree: 5 kB\nSwapTotal: 24 kB\n")
-    assert actual() == 1024 * 1024
-    for text, expected in (("max", 1 << 20), ("4096", 4096), ("9223372036854771712", 1 << 20)):
-        limit.write_text(text + "\n")
-        assert actual() == expected
 
 
 def test_a_predictor_has_a_limit(tmp_path: Path) -> None:
