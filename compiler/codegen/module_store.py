@@ -27,7 +27,6 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
@@ -48,12 +47,13 @@ from compiler.support.private_folders import (
     is_due,
     is_private,
     private_folder,
+    suppress_disk_errors,
     trim,
 )
 from compiler.support.processors import available_processors
 from compiler.support.settings.fluid import FLUID_CACHE
 from compiler.support.shared_arrays import SharedArrays
-from compiler.support.stored_arrays import SUFFIX, byte_view, map_arrays, put_arrays
+from compiler.support.stored_arrays import SUFFIX, byte_view, map_arrays, put_arrays, remove_arrays
 
 ENTRY = re.compile(rf"[0-9a-f]{{64}}(\.json|(\.prepared)?{re.escape(SUFFIX)})")
 """The names of the files of entries."""
@@ -113,13 +113,19 @@ class ModuleStore:
         both = [added, prepared or {}]
         if not self._has_room(*both):
             return
-        with suppress(OSError), private_folder(self.root) as folder:
-            for suffix, some in zip((SUFFIX, _PREPARED), both, strict=True):
-                if some:
-                    put_arrays(folder, f"{key}{suffix}", some)
-            text = json.dumps(_fields(module, bool(added), unfilled)).encode()
-            digest = hashlib.sha256(text).hexdigest().encode()
-            folder.write(_entry_name(key), [digest, b"\n", text])
+        text = json.dumps(_fields(module, bool(added), unfilled)).encode()
+        digest = hashlib.sha256(text).hexdigest().encode()
+        with suppress_disk_errors(self.root), private_folder(self.root) as folder:
+            try:
+                for suffix, some in zip((SUFFIX, _PREPARED), both, strict=True):
+                    if some:
+                        put_arrays(folder, f"{key}{suffix}", some)
+                folder.write(_entry_name(key), [digest, b"\n", text])
+            except BaseException:
+                folder.remove(_entry_name(key))
+                for suffix in (SUFFIX, _PREPARED):
+                    remove_arrays(folder, f"{key}{suffix}")
+                raise
             self._trim(folder, key, len(text) + sum(map(_nbytes, both)))
 
     def arrays(self, key: str) -> dict[str, Array]:
@@ -134,7 +140,7 @@ class ModuleStore:
         """Add the arrays that kernels of a stored module prepared; as `put` if there is no room."""
         if not arrays or not self._has_room(arrays):
             return
-        with suppress(OSError), private_folder(self.root) as folder:
+        with suppress_disk_errors(self.root), private_folder(self.root) as folder:
             folder.stat(_entry_name(key))  # raises if there is none
             put_arrays(folder, f"{key}{_PREPARED}", arrays)
             self._trim(folder, key, _nbytes(arrays))

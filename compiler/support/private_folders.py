@@ -20,6 +20,7 @@ import shutil
 import stat
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path, PurePath
 from typing import BinaryIO
 
@@ -39,6 +40,7 @@ _ENTER = _IS_FOLDER | getattr(os, "O_PATH", 0)
 """Flags to open a folder on the way, which need not be readable."""
 _READ = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+_NO_SPACE = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 _MOST_LINKS = 40
 """Most links on the way to a folder, as on Linux."""
 
@@ -71,7 +73,9 @@ def is_private(
         text = f"compiled code in {folder} is neither read nor written: {error}; {hint}"
         warn_user(text)
     except OSError as error:
-        if variable.is_set():
+        if error.errno in _NO_SPACE:
+            _warn_full(folder.parent)
+        elif variable.is_set():
             where = f"{variable.name}={variable.text()}"
             warn_user(f"compiled code is not kept, as {where} cannot be used: {error.strerror}")
     return False
@@ -96,6 +100,25 @@ def private_folder(
         yield PrivateFolder(folder, descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def suppress_disk_errors(folder: Path) -> Generator[None]:
+    """End the block on an OSError of a cache folder: what it was to write is not cached.
+
+    A disk that is full, or a quota that is used up, is told with one warning for each process.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _NO_SPACE:
+            _warn_full(folder.parent)
+
+
+@cache
+def _warn_full(folder: Path) -> None:
+    text = f"compiled code is not kept, as the disk of {folder} is full"
+    warn_user(f"{text}; free some space, or set FLUID_CACHE to a folder of another disk")
 
 
 class PrivateFolder:

@@ -30,12 +30,25 @@ _LARGEST = 16 << 20
 
 
 def put_arrays(folder: PrivateFolder, name: str, arrays: Mapping[str, Array]) -> None:
-    """Store arrays in a file and its `.json`, replacing others; OSError if the disk is full."""
+    """Store arrays in a file and its `.json`, replacing others.
+
+    Raises OSError if the disk is full; neither file remains then.
+    """
     checksum = _Checksum()
-    folder.write(name, checksum(_parts(arrays.values())))
     rows = [[name, array.dtype.name, array.shape] for name, array in arrays.items()]
-    about = {"each": rows, "crc32": checksum.value, "file": _stamp(folder.stat(name))}
-    folder.write(_about(name), [json.dumps(about).encode()])
+    try:
+        folder.write(name, checksum(_parts(arrays.values())))
+        about = {"each": rows, "crc32": checksum.value, "file": _stamp(folder.stat(name))}
+        folder.write(_about(name), [json.dumps(about).encode()])
+    except BaseException:
+        remove_arrays(folder, name)
+        raise
+
+
+def remove_arrays(folder: PrivateFolder, name: str) -> None:
+    """Remove the files that `put_arrays` writes."""
+    folder.remove(name)
+    folder.remove(_about(name))
 
 
 def map_arrays(folder: PrivateFolder, name: str) -> dict[str, Array]:

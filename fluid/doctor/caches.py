@@ -7,6 +7,7 @@ import os
 import re
 from contextlib import suppress
 from pathlib import Path
+from tempfile import mkdtemp
 
 from compiler.codegen import module_store
 from compiler.codegen.ahead import kernel_cache
@@ -39,7 +40,11 @@ def unusable(root: Path) -> str:
         return f"{error.filename} cannot be entered"
     if not there.is_dir():
         return f"{there} is a file, not a folder"
-    return "" if os.access(there, os.W_OK | os.X_OK) else f"{there} cannot be written to"
+    try:
+        Path(mkdtemp(prefix=".draft-", dir=there)).rmdir()
+    except OSError as error:
+        return f"{there} cannot be written to: {error.strerror}"
+    return ""
 
 
 def nbytes(folder: Path) -> int:

@@ -14,6 +14,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,6 +27,7 @@ from compiler.report.memory import size_text
 from compiler.support.extras import MODULES, install, missing
 from compiler.support.private_folders import NotPrivate, private_folder
 from compiler.support.processors import available_processors
+from compiler.support.settings.declarations import PREFIX, setting_names, unknown_variables
 from compiler.support.settings.fluid import FLUID_CPU
 from compiler.support.settings.paddle import PADDLE_DATASET_HOME
 from fluid.compat.as_paddle import expect_no_other_paddle
@@ -186,6 +188,18 @@ def caches() -> Iterator[Diagnosis]:
         yield Diagnosis("disk of the cache", seen, "note", "fluid cache clear, or FLUID_CACHE_SIZE")
 
 
+def settings() -> Iterator[Diagnosis]:
+    """Environment variables with a name like ours that nothing reads: misspelt, or of a release."""
+    unknown = unknown_variables()
+    for name in unknown:
+        known = [each.removeprefix(PREFIX) for each in setting_names() if each.startswith(PREFIX)]
+        close = get_close_matches(name.removeprefix(PREFIX), known, n=1)
+        advice = f"did you mean {PREFIX}{close[0]}?" if close else "docs/settings.md lists them all"
+        yield Diagnosis(name, "is set, and no such setting exists", "problem", advice)
+    if not unknown:
+        yield Diagnosis("FLUID_* variables", "all that are set are settings")
+
+
 def jobs() -> Iterator[Diagnosis]:
     """What jobs of several processes need: a port, a name that resolves, shared memory."""
     try:
@@ -232,7 +246,8 @@ def scripts() -> Iterator[Diagnosis]:
 
 
 CHECKS: dict[str, Callable[[], Iterator[Diagnosis]]] = {
-    "packages": packages, "processor": processor, "GPU": gpus, "caches": caches,
+    "packages": packages, "processor": processor, "GPU": gpus, "settings": settings,
+    "caches": caches,
     "distributed jobs": jobs, "old scripts": scripts,
 }  # fmt: skip
 """The checks in the order of the report."""

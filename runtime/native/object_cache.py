@@ -25,6 +25,7 @@ from compiler.support.private_folders import (
     is_due,
     is_private,
     private_folder,
+    suppress_disk_errors,
     trim,
 )
 from compiler.support.settings.fluid import FLUID_CACHE
@@ -67,7 +68,7 @@ class ObjectCache:
 
     def put(self, objects: Mapping[str, bytes]) -> None:
         """Store objects by key, and trim; nothing is stored if the disk is full or read-only."""
-        with suppress(OSError), private_folder(self.root) as folder:
+        with suppress_disk_errors(self.root), private_folder(self.root) as folder:
             for key, code in objects.items():
                 folder.write(f"{key}.o", [hashlib.sha256(code).digest(), code])
             if is_due(next(iter(objects)), sum(map(len, objects.values())), self.limit):

@@ -1,5 +1,6 @@
 """Modules on disk: found again, thrown away where damaged, trimmed, refused in others' folders."""
 
+import errno
 import hashlib
 import json
 import os
@@ -18,6 +19,8 @@ from compiler.codegen.module import Module, without_ir
 from compiler.codegen.module_store import ModuleStore, module_key, params_digest
 from compiler.ir.types import Array, DType
 from compiler.options import Options
+from compiler.support import private_folders
+from compiler.support.private_folders import PrivateFolder
 from fluid.running.targets import chosen_target
 
 OPTIONS = Options(memory_limit="2GiB")
@@ -192,6 +195,28 @@ def test_entries_that_were_used_long_ago_go_first(tmp_path: Path) -> None:
 def test_a_disk_that_takes_nothing_keeps_nothing(tmp_path: Path) -> None:
     ModuleStore(tmp_path / "missing", 1 << 20).put("a", made())
     assert not (tmp_path / "missing").exists()
+
+
+@pytest.mark.parametrize("written", range(5))
+def test_a_disk_that_is_full_in_between_keeps_no_part_of_an_entry(
+    store: ModuleStore, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
+    sizes, write = [0] * written, PrivateFolder.write
+
+    def write_some(folder: PrivateFolder, name: str, parts: Any) -> None:
+        if not sizes:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sizes.pop()
+        write(folder, name, parts)
+
+    module = made()
+    monkeypatch.setattr(PrivateFolder, "write", write_some)
+    private_folders._warn_full.cache_clear()
+    with pytest.warns(UserWarning, match=f"the disk of {store.root.parent} is full") as warned:
+        for key in "ab":
+            store.put(key, module, {"w": np.ones(3)}, {"packed": np.ones(3)})
+    assert len(warned) == 1
+    assert not [*store.root.iterdir()]
 
 
 def test_everything_that_decides_the_code_is_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:

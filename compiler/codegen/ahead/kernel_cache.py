@@ -24,7 +24,13 @@ from compiler.codegen.ahead.jobs import KernelJob
 from compiler.codegen.ahead.machine_code import GpuCode, expect_parameters
 from compiler.errors import CompileError
 from compiler.support.dataclass import dataclass
-from compiler.support.private_folders import PrivateFolder, draft_name, private_folder, trim
+from compiler.support.private_folders import (
+    PrivateFolder,
+    draft_name,
+    private_folder,
+    suppress_disk_errors,
+    trim,
+)
 
 ABOUT, SOURCE = "about.json", "kernel.py"
 ENTRY = re.compile(r"[0-9a-f]{64}")
@@ -52,7 +58,7 @@ class KernelCache:
         files = {f"kernel.{suffix}": content for suffix, content in code.files.items()}
         files |= {SOURCE: job.source.encode(), ABOUT: _about(self.triton, job, code).encode()}
         draft = draft_name()
-        with suppress(OSError), private_folder(self.root, create=True) as folder:
+        with suppress_disk_errors(self.root), private_folder(self.root, create=True) as folder:
             try:
                 with folder.subfolder(draft, create=True) as entry:
                     for name, content in files.items():
@@ -60,6 +66,7 @@ class KernelCache:
                 folder.rename(draft, job.digest(self.triton))
             except OSError:
                 folder.remove(draft)
+                raise
 
     def trim(self) -> None:
         """Remove the least recently used entries until the others are within the limit."""

@@ -8,6 +8,7 @@ the environment; it is here, in `compiler.support`, since every package may impo
 - `fluid`, `parameter_servers`: our own variables, FLUID_* and FLUID_PS_*.
 - `paddle`: the names of Paddle 1.8, FLAGS_* and PADDLE_*.
 - `systems`: variables of launchers and of other libraries.
+- `declarations`: all of them, and variables that only look like one.
 
 `python -m compiler.support.settings` prints docs/settings.md.
 """

@@ -6,9 +6,10 @@ import ast
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from compiler.support.settings import fluid, paddle, parameter_servers, systems
+from compiler.support.settings.declarations import declared
 from compiler.support.settings.setting import Setting
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -46,24 +47,6 @@ SECTIONS: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
         vars(systems),
     ),
 )
-
-
-def declared(names: Mapping[str, Any]) -> list[Setting[Any]]:
-    """Return the settings of a module, each once, in order of declaration."""
-    found: dict[str, Setting[Any]] = {}
-    for value in names.values():
-        for each in value if _is_group(value) else (value,):
-            if _is_setting(each):
-                found[each.name] = each
-    return list(found.values())
-
-
-def _is_setting(value: Any) -> TypeGuard[Setting[Any]]:
-    return isinstance(value, Setting)
-
-
-def _is_group(value: Any) -> TypeGuard[tuple[Setting[Any], ...]]:
-    return isinstance(value, tuple) and value == paddle.FLAGS
 
 
 def page() -> str:

@@ -83,6 +83,23 @@ def test_file_in_place_of_the_cache_is_a_problem(
     assert "is a file" in problems(checks.caches)["cache"].seen
 
 
+def test_a_folder_that_even_root_cannot_make_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLUID_CACHE", "/proc/x")
+    seen = problems(checks.caches)["cache"]
+    assert seen.seen.startswith("/proc cannot be written to: ")
+    assert seen.advice == "set FLUID_CACHE to a folder of your own"
+
+
+def test_variables_that_nothing_reads_are_problems(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not problems(checks.settings)
+    monkeypatch.setenv("FLUID_CHACHE", "secret")
+    monkeypatch.setenv("FLUID_WEATHER", "rain")
+    named = problems(checks.settings)
+    assert named["FLUID_CHACHE"].advice == "did you mean FLUID_CACHE?"
+    assert "docs/settings.md" in named["FLUID_WEATHER"].advice
+    assert "secret" not in str(named)
+
+
 def test_cache_that_is_off_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLUID_CACHE_SIZE", "0")
     (finding,) = checks.caches()

@@ -12,6 +12,7 @@ import pytest
 
 from compiler.codegen.native.host import detected
 from compiler.codegen.native.machine import AVX2, AVX512
+from compiler.support import private_folders
 from compiler.support.private_folders import PrivateFolder
 from runtime.native import object_cache
 from runtime.native.object_cache import ObjectCache, digest, objects
@@ -122,7 +123,11 @@ def test_full_disk_is_no_error(monkeypatch, folder):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(PrivateFolder, "write", full)
-    assert objects(texts(double()), HERE)["double"]
+    private_folders._warn_full.cache_clear()
+    with pytest.warns(UserWarning, match="is full; free some space") as warned:
+        assert objects(texts(double()), HERE)["double"]
+        assert objects(texts(sums()), HERE)["sums"]
+    assert [warning.filename for warning in warned] == [__file__]
 
 
 WARM = """

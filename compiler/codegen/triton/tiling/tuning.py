@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from compiler.codegen.triton.tiling.tiles import HALF, HALF_FACTORS, SINGLE_BY_P
 from compiler.ir.graph import Graph
 from compiler.ir.text.parser import parse as parse_graph
 from compiler.support.dataclass import dataclass
-from compiler.support.private_folders import private_folder
+from compiler.support.private_folders import private_folder, suppress_disk_errors
 
 Clock = Callable[[MeasuredProduct], float | None]
 """The microseconds of a product with a tile; None if it does not run."""
@@ -175,6 +174,6 @@ class TunedTiles:
     def add(self, products: Sequence[MeasuredProduct]) -> str:
         """Store more products; return all lines. A folder that cannot be written is not."""
         lines = self.read() + "".join(f"{product}\n" for product in products)
-        with suppress(OSError), private_folder(self.folder, create=True) as folder:
+        with suppress_disk_errors(self.folder), private_folder(self.folder, create=True) as folder:
             folder.write(self.name, [f"{_HEAD}{self.title}\n{lines}".encode()])
         return lines
