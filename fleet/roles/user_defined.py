@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+
+from compiler.support.settings.paddle import PADDLE_GLOO_ENDPOINT
 from fleet.roles.base import Role, RoleMakerBase
 from fluid.recording.narrowing import is_list
 
@@ -34,6 +37,31 @@ class UserDefinedRoleMaker(RoleMakerBase):
 
     def _generate(self) -> None:
         """Do nothing: the constructor set the role."""
+
+    def barrier_worker(self) -> None:
+        """Wait until every worker has called this.
+
+        Workers known by number only meet at PADDLE_GLOO_ENDPOINT; without it this returns at once,
+        with a warning, as in release 1.8.5.
+        """
+        if self._can_meet("barrier_worker"):
+            super().barrier_worker()
+
+    def barrier_all(self) -> None:
+        """Wait until every worker and every server has called this; else as `barrier_worker`."""
+        if self._can_meet("barrier_all"):
+            super().barrier_all()
+
+    def _can_meet(self, method: str) -> bool:
+        """Whether the processes know where to meet; if not, warns that `method` waits for none."""
+        if self._workers == 1 or PADDLE_GLOO_ENDPOINT.is_set():
+            return True
+        warnings.warn(
+            f"{method} waits for nobody: set {PADDLE_GLOO_ENDPOINT.name} to a host:port of "
+            "trainer 0's machine, at which all processes meet",
+            stacklevel=3,
+        )
+        return False
 
 
 class UserDefinedCollectiveRoleMaker(RoleMakerBase):

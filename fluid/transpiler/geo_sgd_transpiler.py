@@ -37,3 +37,24 @@ class GeoSgdTranspiler(DistributeTranspiler):
             trainer_id, program, pservers, trainers, False, startup_program, current_endpoint,
             **older,
         )  # fmt: skip
+
+    @property
+    def vars_info(self) -> dict[str, dict[str, list[str]]]:
+        """For each parameter the names, the rows and the servers of its slices, as release 1.8.5
+        gives them to its communicator: `var_names`, `sections`, `epmap`, and in `is_sparse` whether
+        rows are exchanged; all as text.
+
+        Raises RuntimeError before `transpile`.
+        """
+        return {
+            shards.param: {
+                "var_names": [part.name for part in shards.slices],
+                "sections": [str(rows) for rows in shards.rows],
+                "epmap": shards.endpoints,
+                "is_sparse": [str(shards.is_sparse)],
+            }
+            for shards in sorted(self.sharding_plan.shards, key=lambda shards: shards.param)
+        }
+
+    def _get_vars_info(self) -> dict[str, dict[str, list[str]]]:
+        return self.vars_info

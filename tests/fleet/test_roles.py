@@ -80,6 +80,16 @@ def test_single_worker_needs_no_rendezvous() -> None:
     assert total == [1.0, 2.0]
 
 
+def test_workers_by_hand_that_know_no_place_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PADDLE_GLOO_ENDPOINT", raising=False)
+    worker = UserDefinedRoleMaker(1, Role.WORKER, 2, ["a:1"])
+    for barrier in (worker.barrier_worker, worker.barrier_all):
+        with pytest.warns(UserWarning, match=f"{barrier.__name__} waits for nobody: set PADDLE_"):
+            barrier()
+    with pytest.raises(ValueError, match="PADDLE_GLOO_ENDPOINT is not set"):
+        worker.all_reduce_worker([1.0], [0.0])
+
+
 def test_the_base_has_no_role() -> None:
     base = RoleMakerBase()
     for question in (base.is_worker, base.is_server, base.worker_num, base.worker_index):

@@ -9,6 +9,7 @@ import pytest
 
 import fluid
 from fluid.transpiler.distribute_transpiler import VarBlock, slice_variable
+from fluid.transpiler.geo_sgd_transpiler import GeoSgdTranspiler
 from tests.fluid.transpiler.distribute.server_job import SERVERS, built, transpiled
 
 FIRST, SECOND = SERVERS.split(",")
@@ -445,6 +446,32 @@ def test_set_gradient_clip_clips_before_sending():
     block = transpiled(build)[1].global_block()
     assert kinds(block).index("elementwise_mul") < kinds(block).index("send")
     assert [op.attr("op_role") for op in block.ops if op.type == "elementwise_mul"] == [1, 1]
+
+
+def test_slices_of_geo_are_described_as_in_release_1_8():
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        ids = fluid.data("ids", [None, 1], "int64")
+        rows = fluid.embedding(ids, [9000, 4], is_sparse=True, param_attr="emb")
+        loss = fluid.layers.mean(fluid.layers.fc(rows, 5))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    transpiler = GeoSgdTranspiler(config(sync_mode=False, geo_sgd_mode=True))
+    ends = "127.0.0.1:6174,127.0.0.1:6175"
+    transpiler.transpile(0, main, ends, 2, startup_program=startup)
+    assert transpiler.vars_info == transpiler._get_vars_info() == {
+        "emb": {
+            "var_names": ["emb.block0", "emb.block1"], "sections": ["4500", "4500"],
+            "epmap": ends.split(","), "is_sparse": ["True"],
+        },
+        "fc_0.b_0": {
+            "var_names": ["fc_0.b_0"], "sections": ["5"], "epmap": ["127.0.0.1:6174"],
+            "is_sparse": ["False"],
+        },
+        "fc_0.w_0": {
+            "var_names": ["fc_0.w_0"], "sections": ["4"], "epmap": ["127.0.0.1:6175"],
+            "is_sparse": ["False"],
+        },
+    }  # fmt: skip
 
 
 def test_geo_trainers_update_and_exchange_parameters():
