@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from compiler.ir.model_format.protobuf import Message, ProtoError, dump, parse
 from compiler.ir.model_format.schema import ENUMS, SCHEMA, Field
-from compiler.support.dataclass import dataclass
+from fluid.compat.proto.descriptors import Descriptor, FieldDescriptor, descriptor_of
 from fluid.compat.proto.fields import Repeated, checked
 from fluid.recording.proto_text import message_text
 
@@ -50,38 +50,6 @@ class EnumType:
         return self._numbers[name]
 
 
-@dataclass(frozen=True)
-class FieldDescriptor:
-    """A field of a message; `label` is 1 for optional, 2 for required, 3 for repeated ones."""
-
-    name: str
-    number: int
-    label: int
-    default_value: object
-
-    LABEL_OPTIONAL: ClassVar[int] = 1
-    LABEL_REQUIRED: ClassVar[int] = 2
-    LABEL_REPEATED: ClassVar[int] = 3
-
-    @classmethod
-    def of(cls, field: Field) -> FieldDescriptor:
-        """The descriptor of a line of the tables."""
-        label = ("optional", "required", "repeated").index(field.label) + 1
-        return cls(field.name, field.number, label, [] if field.repeated else field.default)
-
-
-class Descriptor:
-    """What a kind of message has: its names and fields."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self.name = kind.rpartition(".")[2]
-        is_packaged = kind.startswith("paddle.")
-        self.full_name = kind if is_packaged else f"paddle.framework.proto.{kind}"
-        self.fields = [FieldDescriptor.of(row) for row in SCHEMA[kind]]
-        self.fields_by_name = {field.name: field for field in self.fields}
-
-
 class ProtoMessage:
     """A message whose fields are listed in the tables under its name.
 
@@ -96,7 +64,7 @@ class ProtoMessage:
 
     def __init_subclass__(cls, package: str = "") -> None:
         kind = cls._kind = f"{package}.{cls.__qualname__}" if package else cls.__qualname__
-        cls.DESCRIPTOR = Descriptor(kind)  # pyright: ignore[reportConstantRedefinition] - its name
+        cls.DESCRIPTOR = descriptor_of(kind)  # pyright: ignore[reportConstantRedefinition] - its name
         cls._fields = {field.name: field for field in SCHEMA[kind]}
         cls._kinds[kind] = cls
         for enum in [value for value in vars(cls).values() if isinstance(value, EnumType)]:
