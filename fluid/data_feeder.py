@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -175,13 +175,23 @@ def _sequence(var: Variable, sequence: object) -> Sequence[object]:
     return cast(Sequence[object], sequence)
 
 
+def _shape_text(value: object) -> str:
+    """The shape of a sample, or its type if that is not one of numbers."""
+    try:
+        return f"shape {np.shape(cast(Any, value))}"
+    except ValueError:
+        return f"{type(value).__name__} of lists of different lengths"
+
+
 def _array(var: Variable, values: list[object]) -> Array:
     """Return the values in the shape of the variable, which may have one dynamic dim."""
     try:
         array = np.array(values, dtype=var.element.numpy)
     except (TypeError, ValueError) as error:
+        shapes = dict.fromkeys(map(_shape_text, values))
         raise ValueError(
-            f"the samples of {var.name!r} have different sizes, or are not {var.element.numpy}"
+            f"the samples of {var.name!r} have different sizes, or are not {var.element.numpy}: "
+            f"{', '.join(list(shapes)[:3])}"
         ) from error
     if array.ndim == len(var.shape) or var.shape.count(-1) > 1:
         return array

@@ -401,8 +401,11 @@ class EagerBlock(Block):
         var = self.vars.get(item) if isinstance(item, str) else None
         if not isinstance(var, VarBase):
             what = repr(item) if isinstance(item, str) else type(item).__name__
+            if isinstance(item, Variable):
+                what = f"{item.name!r}, a variable of a program without a value"
             raise TypeError(
-                f"{op_type}: slot {slot} takes variables of dygraph, but received {what:.80}"
+                f"{op_type}: slot {slot} takes variables of dygraph, but received {what:.120}: "
+                "fluid.dygraph.to_variable(array) makes one"
             )
         return var
 

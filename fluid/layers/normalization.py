@@ -55,6 +55,7 @@ def batch_norm(
     (-1, 3, 8, 8)
     """
     check_variable_and_dtype(input, "input", FLOATS, "batch_norm")
+    _check_channels(input, "batch_norm")
     helper = LayerHelper(
         "batch_norm", param_attr=param_attr, bias_attr=bias_attr, act=act, name=name
     )
@@ -95,6 +96,7 @@ def inplace_abn(
             f"act of inplace_abn must be None, 'identity', 'leaky_relu' or 'elu', not {act!r}"
         )
     check_variable_and_dtype(input, "input", _FULL_PRECISION, "inplace_abn")
+    _check_channels(input, "inplace_abn")
     helper = LayerHelper("inplace_abn", param_attr=param_attr, bias_attr=bias_attr, name=name)
     names = (moving_mean_name, moving_variance_name)
     slots = _batch_norm_variables(
@@ -104,6 +106,14 @@ def inplace_abn(
     attrs |= {"use_global_stats": use_global_stats, "activation": act, "alpha": act_alpha}
     _append_batch_norm(helper, input, input, momentum, slots, attrs)
     return input
+
+
+def _check_channels(input: Variable, op: str) -> None:
+    """Raise ValueError for an input without an axis of channels."""
+    if len(input.shape) < 2:
+        raise ValueError(
+            f"{op} takes [N, C] or images [N, C, H, W], but {input.name!r} is {list(input.shape)}"
+        )
 
 
 def _batch_norm_variables(
@@ -311,7 +321,9 @@ def lrn(
     """
     check_variable_and_dtype(input, "input", ["float32"], "lrn")
     if len(input.shape) != 4:
-        raise ValueError(f"lrn takes images [N, C, H, W], but received {list(input.shape)}")
+        raise ValueError(
+            f"lrn takes images [N, C, H, W], but {input.name!r} is {list(input.shape)}"
+        )
     check_layout(data_format, "lrn")
     helper = LayerHelper("lrn", name=name)
     (middle,) = _create_temporaries(helper, input, 1)

@@ -94,13 +94,26 @@ class Reading:
         self._pushed: PushedBatches | None = None
 
     def take_batches(self, source: Source) -> None:
-        """Use a source of batches: each is a list of arrays or LoDTensors, one per variable."""
+        """Use a source of batches: each is a list of arrays or LoDTensors, one per variable.
+
+        Raises TypeError for a source that is not a function.
+        """
+        self._expect_function(source)
         self.source = source
 
     def take_samples(self, source: SampleLists) -> None:
         """Use a source of sample lists; a sample has a field per variable."""
+        self._expect_function(source)
         feeder = DataFeeder(self.variables, CPUPlace())
         self.source = lambda: ([*feeder.feed(samples).values()] for samples in source())
+
+    def _expect_function(self, source: object) -> None:
+        if not callable(source):
+            raise TypeError(
+                f"the data source of the reader of {self} must be a function that returns an "
+                f"iterator, but received {type(source).__name__}: pass the generator function "
+                "itself, or lambda: iter(batches)"
+            )
 
     def batches(self) -> Iterator[Batch]:
         """The tensors of every batch; raises AssertionError if no source is set.

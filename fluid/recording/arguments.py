@@ -25,7 +25,7 @@ from compiler.ir.types import Array
 from compiler.support.tracebacks import hide_frames, passes_arguments
 from fluid.recording.narrowing import is_sequence
 
-__all__ = ["UNCHECKED", "ArgumentError", "is_numpy", "typed"]
+__all__ = ["UNCHECKED", "ArgumentError", "array_hint", "is_numpy", "typed"]
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -40,6 +40,8 @@ _NUMBERS: Mapping[object, tuple[type, ...]] = {
 }
 _WRITTEN = (int, float, str, bytes, list, tuple, dict, np.generic, np.ndarray)
 """Types whose values are shown in messages; of anything else the type is shown."""
+_SHORT = 3
+"""The largest number of elements of an array that is shown; of larger ones the shape is."""
 
 
 def is_numpy(value: object) -> TypeGuard[np.generic | Array]:
@@ -160,8 +162,10 @@ def _check(where: str, name: str, value: object, hint: object) -> None:
     wrong = _misfit(name, value, hint)
     if wrong is not None:
         part, entry, wanted = wrong
+        hint = array_hint(entry) if "Variable" in _text(wanted) else ""
         raise ArgumentError(
-            f"The type of '{part}' in {where} must be {_text(wanted)}, but received {_shown(entry)}"
+            f"The type of '{part}' in {where} must be {_text(wanted)}, "
+            f"but received {_shown(entry)}{hint}"
         )
 
 
@@ -224,7 +228,19 @@ def _accepts_arrays(hint: object) -> bool:
 
 def _shown(value: object) -> str:
     kind = type(value).__name__
+    if is_numpy(value) and value.size > _SHORT:
+        return f"{kind} of shape {value.shape} and type {value.dtype}"
     return f"{kind} {value!r:.60}" if isinstance(value, _WRITTEN) else kind
+
+
+def array_hint(value: object) -> str:
+    """How an array becomes a variable, for the end of a message; empty for other values."""
+    if not isinstance(value, np.ndarray):
+        return ""
+    return (
+        "; fluid.layers.assign(array) makes a variable of it, and "
+        "fluid.dygraph.to_variable(array) in eager mode"
+    )
 
 
 def _text(hint: object) -> str:

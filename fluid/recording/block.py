@@ -22,6 +22,7 @@ from fluid import unique_name
 from fluid.compat.descs import BlockDesc
 from fluid.recording.annotations import Attributes, DTypeLike, Slots
 from fluid.recording.checks import check_type
+from fluid.recording.narrowing import is_sequence
 from fluid.recording.op_records import must_be_bool, plain_values, slot_names, user_line
 from fluid.recording.operator import Operator
 from fluid.recording.proto_text import block_text
@@ -298,7 +299,12 @@ class Block(AbstractBlock):
         check_type(type, "type", str, "append_op")
         check_type(attrs, "attrs", (Mapping, NoneType), type)
         self.program.prepare_append()
-        op = self._checked(type, slot_names(type, inputs), slot_names(type, outputs), attrs or {})
+        names = slot_names(type, inputs), slot_names(type, outputs)
+        try:
+            op = self._checked(type, *names, attrs or {})
+        except CompileError:
+            _expect_no_values(type, inputs or {})
+            raise
         op.recorded = True
         self.ops.insert(index, op)
         self.claim(op)
@@ -408,6 +414,17 @@ def _declared(type: str, attrs: Mapping[str, T]) -> dict[str, T]:
         else:
             declared[name] = value
     return declared
+
+
+def _expect_no_values(op_type: str, inputs: Slots) -> None:
+    """Raise TypeError if an op of a program reads a variable of eager mode."""
+    for slot, value in inputs.items():
+        for item in value if is_sequence(value) else [value]:
+            if isinstance(item, Variable) and item.block.program.is_eager:
+                raise TypeError(
+                    f"{op_type}: slot {slot} takes variables of the program, but {item.name!r} has "
+                    f"the value of eager mode: feed its numpy(), or run the op in eager mode"
+                )
 
 
 def _check_redeclared(var: Variable, fields: VariableFields | ParameterFields) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.types import DType
 from fluid.recording.annotations import DTypeLike
-from fluid.recording.arguments import is_numpy
+from fluid.recording.arguments import array_hint, is_numpy
 from fluid.recording.variable import Variable, VarType, convert_np_dtype_to_dtype_
 
 __all__ = [
@@ -91,6 +91,7 @@ def check_type(
         raise TypeError(
             f"The type of '{input_name}' in {op_name} must be {wanted}, "
             f"but received {received}{extra_message and ' ' + extra_message}"
+            f"{array_hint(plain) if Variable in kinds else ''}"
         )
 
 

@@ -140,6 +140,8 @@ class AbstractBlock(ir.Block):
 class AbstractProgram(ir.Program):
     """What variables and what they are passed to know of their program, a `framework.Program`."""
 
+    is_eager = False
+    """Whether its variables have values: it is that of eager mode."""
     current_block_idx: int
 
     @abstractmethod

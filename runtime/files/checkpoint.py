@@ -269,11 +269,22 @@ def _source(stream: BufferedIOBase, name: str) -> _Source:
     return _Source(stream, name, end)
 
 
+def _beside(path: str | Path) -> str:
+    """What the folder of a missing file has instead, for the end of a message."""
+    folder, shown = Path(path).parent, 3
+    if not folder.is_dir():
+        return f"there is no folder {one_line(str(folder))}"
+    names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
+    listed = ", ".join(one_line(name) for name in names[:shown])
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    hint = "if one of them has all variables, give its name (params_filename, filename)"
+    return f"its folder has {listed}{more}; {hint}" if names else "its folder has no files"
+
+
 @contextmanager
 def _opened(path: str | Path) -> Generator[_Source]:
     if not Path(path).is_file():
-        hint = "save the variable first, or check the folder and file names"
-        raise MissingTensorFile(f"there is no tensor file {one_line(str(path))}: {hint}")
+        raise MissingTensorFile(f"there is no tensor file {one_line(str(path))}: {_beside(path)}")
     with Path(path).open("rb") as stream:
         yield _source(stream, str(path))
 

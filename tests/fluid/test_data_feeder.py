@@ -50,6 +50,10 @@ def test_the_feed_runs() -> None:
             [([0.0] * 3, 1)],
             "'image' is fed values of shape (1, 3), which do not match (-1, 2, 2)",
         ),
+        (
+            [([0.0] * 4, 1), ([0.0] * 3, 1)],
+            "the samples of 'image' have different sizes, or are not float32: shape (4,), shape (3",
+        ),
     ],
 )
 def test_batches_that_do_not_fit(batch: Any, message: str) -> None:

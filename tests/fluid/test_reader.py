@@ -152,6 +152,13 @@ def test_what_a_loader_needs(data: list[fluid.Variable]) -> None:
         list(loader(data, iterable=False))
 
 
+def test_sources_are_functions(data: list[fluid.Variable]) -> None:
+    loader = fluid.io.DataLoader.from_generator(data, 2)
+    for take in (loader.set_batch_generator, loader.set_sample_list_generator):
+        with pytest.raises(TypeError, match=r"must be a function .*, but received list: pass the"):
+            take([1], places=fluid.CPUPlace())
+
+
 def test_reset_ends_the_current_iteration(data: list[fluid.Variable]) -> None:
     created = loader(data).set_batch_generator(batches, places=CPU)
     running = iter(created)

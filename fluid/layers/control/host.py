@@ -107,7 +107,7 @@ def py_func(
     for var in skipped if backward_func is not None else ():
         if var.name not in declared:
             raise ValueError(f"Variable {var.name} is not found in forward inputs and outputs")
-    forward = _register_function(func, "func")
+    forward = _register_function(func, "func", [var.name for var in written])
     backward = -1 if backward_func is None else _register_function(backward_func, "backward_func")
     names = [] if backward_func is None else list(dict.fromkeys(var.name for var in skipped))
     helper.append_op(
@@ -131,12 +131,16 @@ def _listed(variables: Variables, name: str) -> list[Variable]:
     return listed
 
 
-def _register_function(function: Callable[..., object], name: str) -> int:
-    """Register a function in the program and return its id."""
+def _register_function(
+    function: Callable[..., object], name: str, written: Sequence[str] = ()
+) -> int:
+    """Register a function in the program and return its id; `written` are its results, if they are
+    to be counted.
+    """
     if not callable(function):
         raise TypeError(f"{name} of py_func must be a Python function, not {function!r}")
     callables = default_main_program().callables
-    callables.append(_ArrayFunction(function))
+    callables.append(_ArrayFunction(function, written))
     return len(callables) - 1
 
 
@@ -145,10 +149,17 @@ class _ArrayFunction:
     arrays.
     """
 
-    def __init__(self, function: Callable[..., object]) -> None:
+    def __init__(self, function: Callable[..., object], written: Sequence[str]) -> None:
         self.function = function
+        self.written = written
 
     def __call__(self, arrays: Sequence[Array]) -> list[Array | None]:
         result = self.function(*map(LoDTensor, arrays))
         values = result if is_sequence(result) else [result]
+        if self.written and len(values) != len(self.written):
+            name = getattr(self.function, "__name__", repr(self.function))
+            raise ValueError(
+                f"py_func: {name} returned {len(values)} values, expected {len(self.written)}: "
+                f"one each for {', '.join(self.written)}"
+            )
         return [None if value is None else np.asarray(value) for value in values]

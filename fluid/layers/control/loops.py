@@ -72,9 +72,13 @@ def _check_condition(cond: object, what: str, must: str) -> None:
     if not isinstance(cond, Variable):
         raise TypeError(f"{what} should {must} a variable, but received {type(cond).__name__}")
     if cond.dtype != VarDesc.VarType.BOOL:
-        raise TypeError(f"{what} should {must} a boolean variable, but it is {cond.dtype.name}")
+        raise TypeError(
+            f"{what} should {must} a boolean variable, but {cond.name!r} is {cond.dtype.name}"
+        )
     if math.prod(cond.shape) != 1:
-        raise TypeError(f"{what} should {must} one boolean, but its shape is {list(cond.shape)}")
+        raise TypeError(
+            f"{what} should {must} one boolean, but {cond.name!r} has the shape {list(cond.shape)}"
+        )
 
 
 class WhileGuard(BlockGuard):

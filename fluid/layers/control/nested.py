@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, TypeGuard, overload
 
+from fluid.framework import Variable
+
 __all__ = [
     "assert_same_structure",
     "convert_to_list",
@@ -98,7 +100,10 @@ def map_structure(function: Callable[..., object], *structures: Structure) -> St
 def assert_same_structure(first: Structure, second: Structure, check_types: bool = True) -> None:
     """Raise ValueError if structures differ, TypeError if `check_types` and their types do."""
     if len(flatten(first)) != len(flatten(second)) or is_sequence(first) != is_sequence(second):
-        raise ValueError(f"the structures {first} and {second} differ in their entries")
+        raise ValueError(
+            f"the structures {_structure_text(first)} and {_structure_text(second)} differ in "
+            "their entries"
+        )
     if not is_sequence(first):
         return
     if check_types and type(first) is not type(second):
@@ -108,6 +113,17 @@ def assert_same_structure(first: Structure, second: Structure, check_types: bool
         raise ValueError(f"the keys {sorted(first)} and {sorted(second)} differ")
     for left, right in zip(_items(first), _items(second), strict=False):
         assert_same_structure(left, right, check_types)
+
+
+def _structure_text(structure: Structure) -> str:
+    """A structure with the names of its variables."""
+    if is_dict(structure):
+        pairs = (f"{key!r}: {_structure_text(item)}" for key, item in structure.items())
+        return f"{{{', '.join(pairs)}}}"
+    if is_sequence(structure):
+        items = ", ".join(map(_structure_text, structure))
+        return f"[{items}]" if isinstance(structure, list) else f"({items})"
+    return f"{structure.name!r}" if isinstance(structure, Variable) else repr(structure)
 
 
 def hold_mutable_vars(structure: Structure) -> bool:

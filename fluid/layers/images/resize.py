@@ -135,7 +135,9 @@ def image_resize_short(input: Variable, out_short_len: int, resample: str = "BIL
     check_variable(input, "input", "image_resize_short")
     if len(input.shape) != 4 or min(input.shape[2:]) < 0:
         shape = list(input.shape)
-        raise ValueError(f"image_resize_short takes images of static sizes, not {shape}")
+        raise ValueError(
+            f"image_resize_short takes images of static sizes, but {input.name!r} is {shape}"
+        )
     short = min(input.shape[2:])
     sizes = [int(size * (out_short_len / short) + 0.5) for size in input.shape[2:]]
     return image_resize(input, sizes, resample=resample)
@@ -176,7 +178,9 @@ def _check_images(input: Variable, resample: str, methods: Sequence[str]) -> Non
     check_variable(input, "input", resample)
     if len(input.shape) != _AXES[resample] + 2:
         wanted = _AXES[resample] + 2
-        raise ValueError(f"{resample} takes {wanted} axes, but received {list(input.shape)}")
+        raise ValueError(
+            f"{resample} takes {wanted} axes, but {input.name!r} is {list(input.shape)}"
+        )
 
 
 def _check_options(align_corners: object, align_mode: object) -> None:

@@ -96,7 +96,7 @@ def unfold(
     """
     check_variable_and_dtype(x, "x", _FULL_PRECISION, "unfold")
     if len(x.shape) != 4:
-        raise SizesError(f"unfold takes images [N, C, H, W], but received {list(x.shape)}")
+        raise SizesError(f"unfold takes images [N, C, H, W], but {x.name!r} is {list(x.shape)}")
     edges = [paddings] * 4 if isinstance(paddings, int) else list(paddings)
     edges = edges * 2 if len(edges) == 2 else edges
     if len(edges) != 4:

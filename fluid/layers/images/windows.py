@@ -43,7 +43,7 @@ def channel_count(input: Variable, layout: str, op: str, axes: int = 2) -> int:
     check_layout(layout, op, axes)
     if len(input.shape) != axes + 2:
         wanted = "images [N, C, H, W]" if axes == 2 else "volumes [N, C, D, H, W]"
-        raise ValueError(f"{op} takes {wanted}, but received {list(input.shape)}")
+        raise ValueError(f"{op} takes {wanted}, but {input.name!r} is {list(input.shape)}")
     channels = input.shape[-1 if is_channels_last(layout) else 1]
     if channels < 0:
         raise ValueError(f"the channels of {input.name!r} must be static for {op}")

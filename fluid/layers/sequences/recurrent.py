@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from compiler.errors import ShapeError
 from fluid.framework import Variable
 from fluid.initializer import Initializer
 from fluid.layer_helper import LayerHelper, append_simple_op
@@ -46,6 +47,16 @@ def _check_lstm(
     _check_state(c_0, "c_0", "sequences", widths[1], layer)
 
 
+def _check_gates(layer: str, input: Variable, size: int) -> None:
+    """Raise ShapeError for an input that is not the projection of four gates of width size / 4."""
+    if size % 4 or input.shape[-1] not in (-1, size):
+        raise ShapeError(
+            f"{layer}: input {input.name!r} is {list(input.shape)} and size is {size}, expected "
+            "input [rows, size] and a size that 4 divides",
+            hint=f"fluid.layers.fc({input.name}, {size + -size % 4}) has the width of four gates",
+        )
+
+
 def _check_clip(name: str, value: float | None) -> None:
     """Raise ValueError for a negative bound of `dynamic_lstmp`."""
     if value is not None and value < 0:
@@ -86,6 +97,7 @@ def dynamic_lstm(
     """
     width = size // 4
     _check_lstm("dynamic_lstm", input, bias_attr, h_0, c_0, (width, width))
+    _check_gates("dynamic_lstm", input, size)
     helper = LayerHelper("lstm", param_attr=param_attr, bias_attr=bias_attr, name=name)
     weight = helper.create_parameter(helper.param_attr, [width, 4 * width], dtype)
     shape = [1, (7 if use_peepholes else 4) * width]

@@ -42,8 +42,8 @@ def refused(kind: type[Exception], match: str, build: Callable[[], Any]) -> None
     ("build", "match"),
     [
         (lambda: layers.While(True), "condition should be a variable, but received bool"),
-        (lambda: layers.While(number()), "boolean variable, but it is INT64"),
-        (lambda: layers.While(layers.fill_constant([2], "bool", True)), r"its shape is \[2\]"),
+        (lambda: layers.While(number()), "boolean variable, but 'fill_constant_0.tmp_0' is INT64"),
+        (lambda: layers.While(layers.fill_constant([2], "bool", True)), r"has the shape \[2\]"),
         (lambda: layers.while_loop(true(), lambda i: i, [number()]), "cond.? in while_loop"),
         (lambda: layers.while_loop(lambda i: i < i, None, [number()]), "body.? in while_loop"),
         (
@@ -116,8 +116,9 @@ def test_branch_errors(kind: type[Exception], match: str, build: Callable[[], An
 
 
 def test_branches_of_different_structures() -> None:
-    with pytest.raises(ValueError, match="Incompatible return values"):
-        layers.cond(true(), lambda: [number(), number()], lambda: [number()])
+    with pytest.raises(ValueError, match="Incompatible return values") as error:
+        layers.cond(true(), lambda: [number(), {"a": number()}], lambda: [number()])
+    assert "['_generated_var_0', {'a': '_generated_var_1'}] and ['" in str(error.value)
 
 
 def test_a_function_of_cond_returns_variables() -> None:
@@ -282,6 +283,19 @@ def test_variable_kind_errors(match: str, build: Callable[[], Any]) -> None:
 def test_skipped_arguments_are_errors() -> None:
     skip = lambda: layers.py_func(abs, x(3), x(3, name="y"), abs, x(3, name="z"))  # noqa: E731
     refused(ValueError, "Variable z is not found", skip)
+
+
+def test_a_python_function_returns_a_value_for_each_result(exe: fluid.Executor) -> None:
+    out = (
+        fluid.default_main_program().global_block().create_var(name="o", dtype="float32", shape=[2])
+    )
+
+    def twice(values: Any) -> Any:
+        return values, values
+
+    layers.py_func(twice, number(), out)
+    with pytest.raises(ValueError, match="py_func: twice returned 2 values, expected 1: one each"):
+        exe.run(fetch_list=[out])
 
 
 def test_an_assertion_that_fails(exe: fluid.Executor) -> None:

@@ -25,3 +25,19 @@ def test_element_types_are_checked_by_keyword(fresh_programs: object) -> None:
     check_dtype(input_dtype="int64", input_name="x", expected_dtype=["int64"], op_name="mine")
     with pytest.raises(TypeError):
         check_variable_and_dtype(3, "x", ["int64"], "mine")
+
+
+def test_arrays_and_variables_of_the_other_mode(fresh_programs: object) -> None:
+    array = np.ones([2, 4], "f4")
+    x = fluid.data("x", [None, 4])
+    shape = r"ndarray of shape \(2, 4\) and type float32; fluid.layers.assign\(array\) makes"
+    with pytest.raises(TypeError, match=shape):
+        fluid.layers.relu(array)
+    with fluid.dygraph.guard():
+        value = fluid.dygraph.to_variable(array)
+        with pytest.raises(TypeError, match=r"received ndarray; .*to_variable\(array\) in eager"):
+            fluid.dygraph.Linear(4, 3)(array)
+        with pytest.raises(TypeError, match="received 'x', a variable of a program without a valu"):
+            fluid.layers.relu(x)
+    with pytest.raises(TypeError, match=f"slot Y takes .* but '{value.name}' has the value of eag"):
+        fluid.layers.elementwise_add(x, value)

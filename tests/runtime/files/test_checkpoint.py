@@ -169,9 +169,18 @@ def test_an_empty_combined_file(tmp_path: Path):
 
 
 def test_a_missing_file_reports_which_and_what_to_do(tmp_path: Path):
-    for path in (tmp_path / "fc_0.w_0", tmp_path):
-        with pytest.raises(FileNotFoundError, match=f"no tensor file {path}: save the variable"):
-            load_tensor(path)
+    folder = tmp_path / "model"
+    path = folder / "fc_0.w_0"
+    with pytest.raises(FileNotFoundError, match=f"{path}: there is no folder {folder}$"):
+        load_tensor(path)
+    folder.mkdir()
+    for missing, folder_text in ((path, "its folder has no files"), (folder, "its folder has no")):
+        with pytest.raises(FileNotFoundError, match=f"no tensor file {missing}: {folder_text}"):
+            load_tensor(missing)
+    for name in ("params", "a", "b", "__model__"):
+        (folder / name).touch()
+    with pytest.raises(FileNotFoundError, match=r"has __model__, a, b and 1 more; if one of them"):
+        load_tensor(path)
 
 
 def test_too_few_and_too_many_tensors_name_file_and_counts():
