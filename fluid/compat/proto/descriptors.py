@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
 
 from compiler.ir.model_format.schema import ENUMS, SCHEMA, Field
 from compiler.support.cached_property import cached_property
+from compiler.support.dataclass import dataclass
 
 __all__ = ["Descriptor", "EnumDescriptor", "FieldDescriptor", "descriptor_of"]
 
