@@ -3,7 +3,8 @@
 Release 1.8.5 does not store which variables are parameters and which stop gradients; as later
 releases do, the flags are written in fields of a VarDesc that 1.8.5 ignores. For bytes from 1.8.5,
 a parameter is a trained variable or, without training, one that is read but only a startup program
-can have initialised.
+can have initialised. Its ops of readers (`create_py_reader`, `read`) belong to the process that
+wrote them: what they read is fed instead.
 """
 
 from __future__ import annotations
@@ -49,7 +50,18 @@ def program_from_bytes(data: bytes, where: str, factory: Callable[[], P]) -> P:
     for block, variable_flags in zip(program.blocks, flags, strict=True):
         for name in variable_flags:
             _apply(block, block.vars[name], variable_flags[name])
+    for block in program.blocks:
+        _feed_what_is_read(block)
     return program
+
+
+def _feed_what_is_read(block: Block) -> None:
+    """Drop the ops of readers; the variables that they read are fed."""
+    kinds = {op: {block.vars[n].kind for n in op.writes() if n in block.vars} for op in block.ops}
+    read = {name for op in block.ops if op.type == "read" for name in op.writes()}
+    for name in read & block.vars.keys():
+        vars(block.vars[name]).update(need_check_feed=True, is_data=True, stop_gradient=True)
+    block.ops[:] = [op for op in block.ops if op.type != "read" and kinds[op] != {VarKind.READER}]
 
 
 def _with_flags(block: Block, message: Message) -> Message:

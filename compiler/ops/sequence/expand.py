@@ -202,7 +202,7 @@ class LodReset(OpDef, op="lod_reset"):
     lod_source = ""
 
     X = reads()
-    X_lod = reads_lod("X", optional=True)
+    X_lod = reads_lod("X", optional=True, may_end_early=True)
     Y = reads(optional=True, no_grad=True, on_host=True)
     Y_lod = reads_lod("Y", optional=True)
     Out = writes(inplace="X")

@@ -198,6 +198,14 @@ def test_sounds_are_transcribed(exe: fluid.Executor) -> None:
     assert np.asarray(sequences_read).tolist() == [2]
 
 
+def test_sequences_of_blanks_only_get_another_lod(exe: fluid.Executor) -> None:
+    sound = data("sound", 2, lod=1)
+    reset = layers.lod_reset(layers.ctc_greedy_decoder(sound, blank=1), target_lod=[0, 1])
+    feed = {"sound": sequences(np.array([[0, 1], [0, 1], [0, 1]], "f4"), 1, 2)}
+    (result,) = exe.run(feed=feed, fetch_list=[reset], return_numpy=False)
+    assert np.asarray(result).tolist() == [[-1]] and result.lod() == [[0, 1]]
+
+
 def test_padded_sounds(exe: fluid.Executor) -> None:
     sound, text = data("sound", 6, 4), data("text", 3, dtype="int32")
     steps, words = (layers.data(n, [-1], append_batch_size=False, dtype="int64") for n in "nm")

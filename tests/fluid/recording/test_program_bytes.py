@@ -2,13 +2,16 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fluid
 from compiler.errors import CompileError
 from compiler.ir.model_format.program_desc import dump_program
 from compiler.ir.model_format.protobuf import Message, parse
+from fluid.compat.proto.framework_pb2 import OpDesc, ProgramDesc, VarType
 from fluid.framework import Program
+from runtime.errors import FeedError
 
 pytestmark = pytest.mark.usefixtures("fresh_programs")
 
@@ -92,3 +95,25 @@ def test_other_blocks_keep_their_flags() -> None:
     main._rollback()
     parsed = Program.parse_from_string(main.desc.serialize_to_string())
     assert parsed.block(1).var("inner").stop_gradient
+
+
+def test_what_readers_of_1_8_5_read_is_fed() -> None:
+    x = fluid.data("x", [None, 3])
+    out = fluid.layers.reduce_sum(x)
+    desc = ProgramDesc.FromString(fluid.default_main_program().desc.serialize_to_string())
+    block = desc.blocks[0]
+    block.vars.add(name="reader").type.type = VarType.READER
+    reader = OpDesc(type="create_py_reader")
+    reader.outputs.add(parameter="Out", arguments=["reader"])
+    read = OpDesc(type="read")
+    read.inputs.add(parameter="Reader", arguments=["reader"])
+    read.outputs.add(parameter="Out", arguments=["x"])
+    block.ops.insert(0, read)
+    block.ops.insert(0, reader)
+    parsed = Program.parse_from_string(desc.SerializeToString())
+    assert [op.type for op in parsed.global_block().ops] == ["reduce_sum"]
+    exe = fluid.Executor(fluid.CPUPlace())
+    feed = {"x": np.ones([2, 3], "f4")}
+    assert exe.run(parsed, feed=feed, fetch_list=[out.name])[0].tolist() == [6.0]
+    with pytest.raises(FeedError, match="missing feed: 'x'"):
+        exe.run(parsed, fetch_list=[out.name])
