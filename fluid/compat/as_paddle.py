@@ -46,6 +46,7 @@ _CONTRIB = "paddle.fluid.contrib"
 ON_DEMAND = {
     "paddle.fluid.core_avx": "fluid.core",
     "paddle.fluid.proto": "fluid.compat.proto",
+    "paddle.incubate": "fluid.incubate",
     f"{_CONTRIB}.extend_optimizer.extend_optimizer_with_weight_decay": (
         "fluid.contrib.extend_optimizer"
     ),
