@@ -16,6 +16,7 @@ from . import (
     movielens,
     sentiment,
     uci_housing,
+    voc2012,
     wmt14,
     wmt16,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "movielens",
     "sentiment",
     "uci_housing",
+    "voc2012",
     "wmt14",
     "wmt16",
 ]

@@ -1,6 +1,7 @@
 """Data sets yield the samples of release 1.8.5; missing and damaged files are reported."""
 
 import gzip
+import io
 import json
 import os
 import pickle  # noqa: TID251  what a hostile part of cifar is made with
@@ -132,6 +133,30 @@ def test_nothing_in_a_pickle_is_called(
     assert not (tmp_path / "called").exists()
 
 
+def test_photographs_have_the_kinds_of_their_pixels(own_home: Path) -> None:
+    images = pytest.importorskip("PIL.Image")
+    root = "VOCdevkit/VOC2012"
+    files = {f"{root}/ImageSets/Segmentation/{n}.txt": b"b\na\n" for n in ("trainval", "train")}
+    for number, name in enumerate("ab"):
+        photograph, kinds = io.BytesIO(), io.BytesIO()
+        images.new("RGB", (4, 3), (200, 0, 0)).save(photograph, "JPEG")
+        palette = images.new("P", (4, 3), number)
+        palette.putpalette([0, 0, 0, 9, 9, 9])
+        palette.save(kinds, "PNG")
+        files[f"{root}/JPEGImages/{name}.jpg"] = photograph.getvalue()
+        files[f"{root}/SegmentationClass/{name}.png"] = kinds.getvalue()
+    (own_home / "voc2012").mkdir()
+    tar(own_home / "voc2012" / "VOCtrainval_11-May-2012.tar", files)
+    for part in (dataset.voc2012.train, dataset.voc2012.test):
+        samples = list(part()())
+        assert [(x.shape, x.dtype.name, y.shape, y.max()) for x, y in samples] == [
+            ((3, 4, 3), "uint8", (3, 4), 1),
+            ((3, 4, 3), "uint8", (3, 4), 0),
+        ]
+    with pytest.raises(DatasetError, match=r"val.txt.* not found.*; its MD5 is"):
+        list(dataset.voc2012.val()())
+
+
 # What is missing or damaged
 
 
@@ -147,6 +172,7 @@ ASKED = {
     "wmt16": lambda: dataset.wmt16.train(10, 10),
     "flowers": lambda: dataset.flowers.train(),
     "corpora": lambda: dataset.sentiment.get_word_dict(),
+    "voc2012": lambda: dataset.voc2012.val(),
 }
 
 
