@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from compiler.ir.model_format.program_desc import dump_program, load_program
-from compiler.ir.model_format.protobuf import Message, dump, parse
+from compiler.ir.model_format.program_desc import load_program, program_dumped, program_message
+from compiler.ir.model_format.protobuf import Message, parse
 from compiler.ir.program import MAIN_BLOCK, Block, OpRole, Program, VarDesc, VarKind
 
-__all__ = ["program_bytes", "program_from_bytes"]
+__all__ = ["flagged_message", "program_bytes", "program_from_bytes"]
 
 P = TypeVar("P", bound=Program)
 
@@ -29,10 +29,15 @@ _NOT_FORWARD = OpRole.BACKWARD | OpRole.OPTIMIZE | OpRole.LRSCHED
 
 def program_bytes(program: Program) -> bytes:
     """Serialise a program with the flags of its variables."""
-    message = parse(dump_program(program))
+    return program_dumped(flagged_message(program))
+
+
+def flagged_message(program: Program) -> Message:
+    """Convert a program to a `ProgramDesc` with the flags of its variables."""
+    message = program_message(program)
     blocks = zip(program.blocks, message.many("blocks", Message), strict=True)
     flagged = tuple(_with_flags(block, desc) for block, desc in blocks)
-    return dump(replace(message, values={**message.values, "blocks": flagged}))
+    return replace(message, values={**message.values, "blocks": flagged})
 
 
 def program_from_bytes(data: bytes, where: str, factory: Callable[[], P]) -> P:

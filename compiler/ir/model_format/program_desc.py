@@ -22,7 +22,10 @@ from compiler.ir.types import DType
 from compiler.support.gc_pause import gc_disabled
 from compiler.support.limits import MAX_BYTES, MAX_LOD_LEVELS, MAX_NESTED_BLOCKS, MAX_RANK
 
-__all__ = ["MODEL_VERSION", "Opaque", "dump_program", "load_program", "program_version"]
+__all__ = [
+    "MODEL_VERSION", "Opaque", "dump_program", "load_program", "program_dumped", "program_message",
+    "program_version",
+]  # fmt: skip
 
 P = TypeVar("P", bound=Program)
 
@@ -41,18 +44,28 @@ _TENSOR_FIELDS = {
 """The field of `VarType` with the TensorDesc of a kind, and the enclosing message with LoD."""
 
 
-def dump_program(program: Program) -> bytes:
-    """Convert a program to `ProgramDesc` bytes, deterministically.
+def program_message(program: Program) -> Message:
+    """Convert a program to a `ProgramDesc`, deterministically.
 
     Call stacks are left out: they reveal the user's directories and are most of a file's size.
     Raises CompileError, naming the op, for an attribute that the format cannot represent.
     """
-    message = build(
-        "ProgramDesc",
-        blocks=[_dump_block(block) for block in program.blocks],
-        op_compatible_map=build("OpCompatibleMap", default_required_version=_OPS_SINCE),
-        version=build("Version", version=MODEL_VERSION),
-    )
+    with gc_disabled():
+        return build(
+            "ProgramDesc",
+            blocks=[_dump_block(block) for block in program.blocks],
+            op_compatible_map=build("OpCompatibleMap", default_required_version=_OPS_SINCE),
+            version=build("Version", version=MODEL_VERSION),
+        )
+
+
+def dump_program(program: Program) -> bytes:
+    """Convert a program to the bytes of its `program_message`; raises CompileError as that does."""
+    return program_dumped(program_message(program))
+
+
+def program_dumped(message: Message) -> bytes:
+    """Return the bytes of a `ProgramDesc` or of a part; CompileError for values that do not fit."""
     try:
         return dump(message)
     except ProtoError as error:

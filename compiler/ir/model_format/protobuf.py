@@ -81,8 +81,13 @@ def build(kind: str, /, **values: Item | Sequence[Item]) -> Message:
     >>> dump(build("VarType.TensorDesc", data_type=VarTypeId.FP32, dims=[128, 10])).hex()
     '0805108001100a'
     """
-    frozen = {name: _frozen(_field(kind, name), value) for name, value in values.items()}
-    return Message(kind, {name: value for name, value in frozen.items() if value != ()})
+    fields = _layout(kind).by_name
+    frozen: dict[str, Value] = {}
+    for name, value in values.items():
+        field = fields.get(name) or _field(kind, name)
+        if (item := _frozen(field, value)) != ():
+            frozen[name] = item
+    return Message(kind, frozen)
 
 
 def parse(data: bytes, message: str = "ProgramDesc") -> Message:
@@ -108,20 +113,37 @@ def dump(message: Message, partial: bool = False) -> bytes:
 
 def _check_complete(message: Message) -> None:
     """Raise ProtoError if a message, or a nested one, lacks a required field."""
-    for name in _layout(message.kind).required:
-        if name not in message.values:
+    layout, values = _layout(message.kind), message.values
+    for name in layout.required:
+        if name not in values:
             raise ProtoError(f"{message.kind} lacks the required field {name}")
-    for value in message.values.values():
+    for name in layout.nested:
+        value = values.get(name, ())
         for item in value if isinstance(value, tuple) else (value,):
             if isinstance(item, Message):
                 _check_complete(item)
 
 
 def _dump_fields(message: Message) -> bytes:
-    fields = [(_field(message.kind, name), value) for name, value in message.values.items()]
-    parts = [(field.number, _field_bytes(field, value)) for field, value in fields]
+    writers = _layout(message.kind).writers
+    parts: list[tuple[int, bytes]] = []
+    for name, value in message.values.items():
+        field, tag, write = writers.get(name) or writers[_field(message.kind, name).name]
+        if field.repeated:
+            if not isinstance(value, tuple):
+                _raise_mismatch(field, value)
+            raw = b"".join([tag + write(item, field) for item in value])
+        elif isinstance(value, tuple):
+            _raise_mismatch(field, value)
+        else:
+            raw = tag + write(value, field)
+        parts.append((field.number, raw))
     parts += [(tag >> 3, _varint_bytes(tag) + raw) for tag, raw in message.unknown]
-    return b"".join([raw for _, raw in sorted(parts, key=itemgetter(0))])
+    parts.sort(key=_number_of)
+    return b"".join([raw for _, raw in parts])
+
+
+_number_of = itemgetter(0)
 
 
 def _layout(kind: str) -> _Layout:
@@ -140,13 +162,11 @@ def _field(kind: str, name: str) -> Field:
 
 
 def _frozen(field: Field, value: Item | Sequence[Item]) -> Value:
-    if isinstance(value, int | float | str | bytes | Message):
-        return _exact(field, value)
-    return tuple([_exact(field, item) for item in value])
-
-
-def _exact(field: Field, item: Item) -> Item:
-    return float(item) if field.kind in _FLOATS and isinstance(item, int) else item
+    if isinstance(value, _ITEMS):
+        return float(value) if field.kind in _FLOATS and isinstance(value, int) else value
+    if field.kind in _FLOATS:
+        return tuple([float(item) if isinstance(item, int) else item for item in value])
+    return tuple(value)
 
 
 # ---- reading: each reader maps (data, position, end, field) to (item, next position) ----
@@ -301,15 +321,6 @@ def _read_raw(data: bytes, position: int, end: int, tag: int, layout: _Layout) -
 # ---- writing: each writer maps (item, field) to the bytes after the tag ----
 
 
-def _field_bytes(field: Field, value: Value) -> bytes:
-    if field.repeated != isinstance(value, tuple):
-        _raise_mismatch(field, value)
-    codec = _codec(field)
-    tag = _varint_bytes(field.number << 3 | codec.wire)
-    items = value if isinstance(value, tuple) else (value,)
-    return b"".join([tag + codec.write(item, field) for item in items])
-
-
 def _varint_bytes(value: int) -> bytes:
     if 0 <= value < 0x80:
         return _SHORT_VARINTS[value]
@@ -323,7 +334,8 @@ def _varint_bytes(value: int) -> bytes:
 
 
 def _span_bytes(raw: bytes) -> bytes:
-    return _varint_bytes(len(raw)) + raw
+    size = len(raw)
+    return (_SHORT_VARINTS[size] if size < 0x80 else _varint_bytes(size)) + raw
 
 
 def _write_integer(item: Item, field: Field) -> bytes:
@@ -399,6 +411,7 @@ class _Codec:
     write: Callable[[Item, Field], bytes]
 
 
+_ITEMS = (int, float, str, bytes, Message)
 _INTEGER = _Codec(_VARINT, int, _read_integer, _write_integer)
 _MESSAGE = _Codec(_LENGTH, Message, _read_message, _write_message)
 _CODECS = {
@@ -416,7 +429,7 @@ def _codec(field: Field) -> _Codec:
 
 
 class _Layout:
-    """The fields of a message, by name and by tag."""
+    """The fields of a message, by name and by tag; `writers` have also tags and writers."""
 
     def __init__(self, kind: str, fields: tuple[Field, ...]) -> None:
         codecs = [(field, _codec(field)) for field in fields]
@@ -432,6 +445,11 @@ class _Layout:
         }
         self.repeated = frozenset(field.name for field in fields if field.repeated)
         self.required = tuple(field.name for field in fields if field.label == "required")
+        self.nested = tuple(field.name for field, codec in codecs if codec is _MESSAGE)
+        self.writers = {
+            field.name: (field, _varint_bytes(field.number << 3 | codec.wire), codec.write)
+            for field, codec in codecs
+        }
 
 
 _LAYOUTS: dict[str, _Layout] = {}

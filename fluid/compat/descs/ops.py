@@ -8,8 +8,8 @@ from typing import Protocol
 from compiler.errors import CompileError, did_you_mean
 from compiler.ir import program as ir
 from compiler.ir.model_format.attributes import dump_attr, load_attr
-from compiler.ir.model_format.program_desc import dump_program
-from compiler.ir.model_format.protobuf import AttrType, Message, dump, parse
+from compiler.ir.model_format.program_desc import program_dumped, program_message
+from compiler.ir.model_format.protobuf import AttrType, Message, parse
 from compiler.ir.opdef import check_attributes
 from compiler.ir.opdef.slots import GRAPH_ONLY
 from compiler.ir.opdef.type_inference import bind, check_slots, infer_op
@@ -222,8 +222,8 @@ class OpDesc:
         """The `OpDesc` bytes of a saved program."""
         alone = ir.Program()
         alone.blocks[0].ops.append(self.described_op)
-        block = parse(dump_program(alone)).many("blocks", Message)[0]
-        return dump(block.many("ops", Message)[0])
+        block = program_message(alone).many("blocks", Message)[0]
+        return program_dumped(block.many("ops", Message)[0])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OpDesc) and other.described_op is self.described_op

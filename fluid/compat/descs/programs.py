@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.ir import program as ir
-from compiler.ir.model_format.program_desc import MODEL_VERSION, dump_program, load_program
-from compiler.ir.model_format.protobuf import Message, build, dump, parse
+from compiler.ir.model_format.program_desc import (
+    MODEL_VERSION,
+    load_program,
+    program_dumped,
+    program_message,
+)
+from compiler.ir.model_format.protobuf import Message, build
 from fluid.compat.descs.ops import OpDesc
 from fluid.compat.descs.variables import VarDesc
-from fluid.recording.program_bytes import program_bytes
+from fluid.recording.program_bytes import flagged_message
 
 __all__ = ["BlockDesc", "ProgramDesc"]
 
@@ -125,7 +130,8 @@ class BlockDesc:
     def serialize_to_string(self) -> bytes:
         """The `BlockDesc` bytes of a saved program."""
         block = self.described_block
-        return dump(parse(dump_program(block.owner)).many("blocks", Message)[block.idx])
+        message = program_message(block.owner).many("blocks", Message)[block.idx]
+        return program_dumped(message)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BlockDesc) and other.described_block is self.described_block
@@ -186,9 +192,9 @@ class ProgramDesc:
 
     def serialize_to_string(self) -> bytes:
         """The program as bytes that release 1.8.5 reads, without call stacks."""
-        message = parse(program_bytes(self.described_program))
+        message = flagged_message(self.described_program)
         version = build("Version", version=self.saved_version)
-        return dump(replace(message, values={**message.values, "version": version}))
+        return program_dumped(replace(message, values={**message.values, "version": version}))
 
     def parse_from_string(self, data: bytes) -> None:
         """Replace all blocks by those of a `__model__` file; CompileError for other bytes."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from compiler.errors import CompileError
 from compiler.ir import program as ir
-from compiler.ir.model_format.program_desc import dump_program
-from compiler.ir.model_format.protobuf import Message, dump, parse
+from compiler.ir.model_format.program_desc import program_dumped, program_message
+from compiler.ir.model_format.protobuf import Message
 from compiler.ir.types import DType, VarTypeId
 from fluid.recording.var_types import VarDesc as VarTypes
 from fluid.recording.var_types import kind_of, var_type
@@ -163,8 +163,8 @@ class VarDesc(VarTypes):
         """The `VarDesc` bytes of a saved program."""
         alone = ir.Program()
         alone.blocks[0].vars[self.described_var.name] = self.described_var
-        block = parse(dump_program(alone)).many("blocks", Message)[0]
-        return dump(block.many("vars", Message)[0])
+        block = program_message(alone).many("blocks", Message)[0]
+        return program_dumped(block.many("vars", Message)[0])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, VarDesc) and other.described_var is self.described_var
