@@ -4,7 +4,10 @@ Most modules are loaded when a script first uses one of their names: a process t
 model needs neither layers nor optimizers, which would take longer to load than the model.
 """
 
+from fluid.cli.commands.interrupts import exit_on_interrupts
+
 try:
+    exit_on_interrupts()
     from compiler.support.lazy_loading import lazy_names
     from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
 except ModuleNotFoundError as error:

@@ -23,10 +23,10 @@ from compiler.support.lazy_loading import load
 from compiler.support.settings import fluid as settings
 from compiler.support.settings.setting import Setting
 from fluid.cli.commands.argument_parser import ArgumentParser
+from fluid.cli.commands.interrupts import INTERRUPTED, raise_interrupts
 from fluid.cli.limits import OutOfTime
 from fluid.cli.model import CommandError
 from fluid.cli.terminal import (
-    INTERRUPTED,
     PIPE_CLOSED,
     drop_unwritten_output,
     escaped_output,
@@ -87,6 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with escaped_output(), one_line_warnings():
         words = sys.argv[1:] if arguments is None else arguments
         try:
+            raise_interrupts()
             options = _parsed(words)
             if arguments is None:
                 gc.freeze()  # a process of its own: collections need not look at its modules

@@ -17,12 +17,12 @@ from compiler.support.settings.fluid import FLUID_RUN_OPTIONS
 from compiler.support.settings.setting import export
 from compiler.support.tracebacks import hide_frames
 from fleet.launch.adopt import adopt
+from fluid.cli.commands.interrupts import INTERRUPTED
 from fluid.cli.model import CommandError
 from fluid.cli.on_cpu import use_cpu
 from fluid.cli.script_hints import hint_for
 from fluid.cli.target import use_target
 from fluid.cli.terminal import (
-    INTERRUPTED,
     PIPE_CLOSED,
     drop_unwritten_output,
     output_is_closed,

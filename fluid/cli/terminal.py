@@ -23,7 +23,6 @@ from compiler.support.settings.systems import TERM
 
 __all__ = [
     "CLEAR",
-    "INTERRUPTED",
     "PIPE_CLOSED",
     "Shown",
     "clears_lines",
@@ -35,9 +34,6 @@ __all__ = [
     "progress_line",
     "unbuffer_output",
 ]
-
-INTERRUPTED = 130
-"""Exit code of a command that was stopped with Ctrl-C, as in shells."""
 
 PIPE_CLOSED = 141
 """Exit code of a command whose output nobody reads any more, as in shells."""

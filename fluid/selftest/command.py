@@ -13,8 +13,9 @@ from compiler.codegen.native.host import supported
 from compiler.support.dataclass import dataclass
 from compiler.support.settings.setting import exported
 from compiler.support.thresholds import all_thresholds
+from fluid.cli.commands.interrupts import INTERRUPTED
 from fluid.cli.model import CommandError
-from fluid.cli.terminal import INTERRUPTED, progress_line
+from fluid.cli.terminal import progress_line
 from fluid.running.targets import default_target
 from fluid.selftest.cases import Case
 from fluid.selftest.families import FAMILIES
