@@ -24,11 +24,16 @@ class Difference:
     why: str
 
 
+NEAR_ZERO = 1e-2
+"""What is added to the largest magnitude of an array: one whose numbers are all near 0, such as
+probabilities that a sigmoid rounds to it, has the rounding error of what it was computed from."""
+
+
 def difference(name: str, ours: Any, theirs: Any, tolerance: float) -> Difference:
     """Compare two arrays, or two lists of them.
 
-    Floats may differ by `tolerance` times the largest magnitude of the second array, and NaN
-    equals NaN; integers, booleans and offsets must be equal.
+    Floats may differ by `tolerance` times the largest magnitude of the second array plus
+    `NEAR_ZERO`, and NaN equals NaN; integers, booleans and offsets must be equal.
 
     >>> difference("y", np.array([1.0, 2.5]), np.array([1.0, 2.0]), 1e-4)
     Difference(name='y', largest=0.5, relative=0.25, why='1 of 2 beyond 0.0001')
@@ -73,7 +78,7 @@ def _close(name: str, ours: Array, theirs: Array, tolerance: float) -> Differenc
     away = np.where(np.isnan(away), np.inf, away)
     finite = np.abs(theirs[np.isfinite(theirs)])
     scale = float(finite.max(initial=0.0)) or 1.0
-    beyond = int(np.count_nonzero(away > tolerance * scale))
+    beyond = int(np.count_nonzero(away > tolerance * (scale + NEAR_ZERO)))
     largest = float(away.max())
     why = f"{beyond} of {ours.size} beyond {tolerance:g}" if beyond else ""
     return Difference(name, largest, largest / scale, why)

@@ -101,12 +101,13 @@ _FIXED = {"fix_seed": True, "seed": SEED}
 
 
 def inputs(
-    vars: Iterable[Var], given: Mapping[str, Array], sizes: Mapping[str, int], typical: int = 3
-) -> dict[str, Array]:
+    vars: Iterable[Var], given: Mapping[str, Array], sizes: Mapping[str, int], typical: int = 3,
+    limits: Mapping[str, int] | None = None,
+) -> dict[str, Array]:  # fmt: skip
     """Return an array for each var: the given one, or random numbers determined by its name.
 
-    Floats are in [0.1, 1], integers 0, sequences of about equal length. Symbolic sizes that no
-    given array determines are those of `sizes`, or `typical`.
+    Floats are in [0.1, 1], integers 0 or below the number in `limits`, sequences of about equal
+    length. Symbolic sizes that no given array determines are those of `sizes`, or `typical`.
     """
     wanted = list(vars)
     size_values = {**settled(wanted, given), **sizes}
@@ -114,7 +115,11 @@ def inputs(
     for var in wanted:
         settled_type = [size_values.get(name, typical) for name in var.type.names]
         shape = var.type.at(dict(zip(var.type.names, settled_type, strict=True)))
-        arrays[var.name] = made_up(var.type.with_shape(shape), crc32(var.name.encode()))
+        seed = crc32(var.name.encode())
+        arrays[var.name] = made_up(var.type.with_shape(shape), seed)
+        if limits and var.name in limits:
+            ids = np.random.default_rng(seed).integers(0, limits[var.name], shape)
+            arrays[var.name] = ids.astype(var.type.dtype.numpy)
     for name in [name for name in arrays if LOD in name]:
         arrays[name] = _offsets(name, arrays)
     return arrays | {var.name: given[var.name] for var in wanted if var.name in given}

@@ -130,6 +130,18 @@ def test_command_compares_with_onnx_runtime(
     assert main([*arguments, "--tolerance", "0"]) in (0, 1)
 
 
+def test_probabilities_near_0_may_have_the_rounding_of_their_logits(
+    tagger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = np.array([2e-6, 3e-7], np.float32), np.array([2.1e-6, 3e-7], np.float32)
+    monkeypatch.setattr(command, "results", lambda *_: [{"x": each} for each in results])
+    arguments = ["export", str(tagger), "-o", str(tmp_path / "t.onnx"), "--check"]
+    assert main(arguments) == 0
+    assert main([*arguments, "--tolerance", "1e-6"]) == 1
+    results[0][0] = 4e-6
+    assert main(arguments) == 1
+
+
 def test_difference_is_exit_code_1(
     tagger: Path,
     tmp_path: Path,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from compiler.codegen.module import Module
+from compiler.debugging.id_limits import id_limits
 from compiler.debugging.values import inputs
 from compiler.errors import did_you_mean
 from compiler.ir.types import Array
@@ -82,8 +83,9 @@ def arrays_for(found: Subject, given: Mapping[str, Array], sizes: Mapping[str, i
         for name, array in given.items()
     }
     return TrialArrays(
-        inputs(feeds, given, sizes), inputs(state, {**found.params, **given}, sizes)
-    )  # fmt: skip
+        inputs(feeds, given, sizes, limits=id_limits(found.graph)),
+        inputs(state, {**found.params, **given}, sizes),
+    )
 
 
 def execute(module: Module, feed: Mapping[str, Array], params: dict[str, Array]) -> Sequence[Array]:
