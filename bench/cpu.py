@@ -43,15 +43,15 @@ ON_CPU = [name for name in ("native", "numpy") if name in TARGETS]
 class Bench:
     """One run of the benchmark: its options, the folder of its cases, and what is known so far."""
 
-    def __init__(self, given: argparse.Namespace, folder: Path) -> None:
-        self._given, self._folder = given, folder
+    def __init__(self, args: argparse.Namespace, folder: Path) -> None:
+        self._args, self._folder = args, folder
         self._cases: dict[str, Case] = {}
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """A row of the first table for every name and number of threads."""
-        for threads in self._given.threads:
+        for threads in self._args.threads:
             with self._runners(threads) as runners:
-                for name in [name for name in ROWS if name in self._given.only]:
+                for name in [name for name in ROWS if name in self._args.only]:
                     row = _row_or_reason(
                         lambda name=name, runners=runners: self._row(runners, name)
                     )
@@ -63,7 +63,7 @@ class Bench:
             case = self._case(name)
             model = str(case.folder)
             absent = {"onnxruntime": case.missing} if case.missing else {}
-        return measure(runners, row, model, self._given.seconds, absent)
+        return measure(runners, row, model, self._args.seconds, absent)
 
     def _case(self, name: str) -> Case:
         """The case of a row, written when it is first needed."""
@@ -75,7 +75,7 @@ class Bench:
 
     def precision(self) -> Iterator[dict[str, Any]]:
         """A row for each net of ours; no case is written for it alone."""
-        if "precision" not in self._given.only:
+        if "precision" not in self._args.only:
             return
         with self._runners(1) as runners:
             for name in PRECISE:
@@ -84,21 +84,21 @@ class Bench:
 
     def compile(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Compile times, and starts beside ONNX Runtime's if it is installed; with all threads."""
-        if "compile" not in self._given.only:
+        if "compile" not in self._args.only:
             return [], []
         folder = self._folder / "starts"
-        environment = self._runners(max(self._given.threads)).environment(sys.executable)
+        environment = self._runners(max(self._args.threads)).environment(sys.executable)
         compiled = list(starts.measure(folder, environment))
         return compiled, list(starts.measure_starts(folder, environment))
 
     def growth(self) -> Iterator[dict[str, Any]]:
         """Rows for every number of threads."""
-        for threads in self._given.threads if "growth" in self._given.only else ():
+        for threads in self._args.threads if "growth" in self._args.only else ():
             with self._runners(threads) as runners:
                 yield from growth.measure(runners, self._folder)
 
     def _runners(self, threads: int) -> Runners:
-        return Runners(threads, self._given.reference, self._given.target)
+        return Runners(threads, self._args.reference, self._args.target)
 
 
 def _row_or_reason(row: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -98,9 +98,9 @@ def test_rewritten_programs_have_the_same_losses(
     fresh_programs: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
     loaded("memory_optimize").train(steps=3)
-    told = capsys.readouterr().out.splitlines()
-    assert told[-1] == "the same losses"
-    assert [line for line in told if "names" in line and "0 ops that drop" not in line]
+    output = capsys.readouterr().out.splitlines()
+    assert output[-1] == "the same losses"
+    assert [line for line in output if "names" in line and "0 ops that drop" not in line]
 
 
 def translations_are_right(module: ModuleType, printed: str) -> None:

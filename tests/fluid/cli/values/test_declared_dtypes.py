@@ -9,7 +9,7 @@ from fluid.cli.model import CommandError
 from fluid.cli.values.declared_dtypes import as_declared
 
 
-def given(values, dtype, declared):
+def converted(values, dtype, declared):
     return as_declared(np.array(values, dtype), np.dtype(declared), "x", "x.npy")
 
 
@@ -26,7 +26,7 @@ def given(values, dtype, declared):
 )
 def test_another_dtype_is_converted_with_a_warning(dtype, declared):
     with pytest.warns(match=rf"x.npy holds {dtype}, feed 'x' takes {declared}: .* converted"):
-        result = given([[0, 1]], dtype, declared)
+        result = converted([[0, 1]], dtype, declared)
     assert (result.dtype, result.tolist()) == (declared, [[0, 1]])
 
 
@@ -36,7 +36,7 @@ def test_another_dtype_is_converted_with_a_warning(dtype, declared):
 )
 def test_a_wider_dtype_of_the_kind_needs_no_warning(dtype, declared):
     with warnings.catch_warnings(action="error"):
-        assert given([0, 1], dtype, declared).dtype == declared
+        assert converted([0, 1], dtype, declared).dtype == declared
 
 
 @pytest.mark.parametrize(
@@ -53,17 +53,17 @@ def test_a_wider_dtype_of_the_kind_needs_no_warning(dtype, declared):
 )
 def test_numbers_that_would_be_lost_are_an_error(values, dtype, declared, lost):
     with pytest.raises(CommandError) as error:
-        given(values, dtype, declared)
+        converted(values, dtype, declared)
     expected = f"x.npy holds {dtype}, feed 'x' takes {declared}, which cannot hold {lost}"
     assert str(error.value) == expected
 
 
 def test_infinite_numbers_stay_infinite():
     with pytest.warns(match="converted"):
-        assert given([np.inf, -np.inf, np.nan], "float64", "float32")[0] == np.inf
+        assert converted([np.inf, -np.inf, np.nan], "float64", "float32")[0] == np.inf
 
 
 @pytest.mark.parametrize(("values", "dtype"), [(["a"], "<U1"), ([1j], "complex64")])
 def test_what_is_no_number_is_an_error(values, dtype):
     with pytest.raises(CommandError, match="save numbers of that dtype"):
-        given(values, dtype, "float32")
+        converted(values, dtype, "float32")
