@@ -175,19 +175,19 @@ def beam_search_decode(nodes: Nodes, op: Op) -> None:
         nodes.add("Gather", [name, order], axis=0) for name in (source, word, score, is_spoken)
     )
     own = nodes.add("Equal", [column(nodes, counted(nodes, sources)), source])
-    found = nodes.add("ReduceSum", [nodes.cast(own, INDEX), nodes.constant([1])], keepdims=0)
+    counts = nodes.add("ReduceSum", [nodes.cast(own, INDEX), nodes.constant([1])], keepdims=0)
     line = nodes.constant([-1])
     mask = nodes.add("Reshape", [is_spoken, line])
     for slot, value in (("SentenceIds", word), ("SentenceScores", score)):
         flat = nodes.add("Reshape", [value, line])
         nodes.add("Compress", [flat, mask], nodes.output(op, slot), axis=0)
-    _write_sentence_levels(nodes, op, source, found, is_spoken)
+    _write_sentence_levels(nodes, op, source, counts, is_spoken)
 
 
-def _write_sentence_levels(nodes: Nodes, op: Op, source: str, found: str, is_spoken: str) -> None:
+def _write_sentence_levels(nodes: Nodes, op: Op, source: str, counts: str, is_spoken: str) -> None:
     """Write the offsets of sources in sentences, and of sentences in words."""
     defn: Any = op.defn
-    counts = nodes.add("Max", [found, nodes.scalar(defn.beam_size, INDEX)])
+    counts = nodes.add("Max", [counts, nodes.scalar(defn.beam_size, INDEX)])
     groups = offsets_after(nodes, counts)
     number = nodes.add("Squeeze", [nodes.add("Shape", [source])])
     place = nodes.add("Sub", [counted(nodes, number), _starts(nodes, source)])
