@@ -125,14 +125,10 @@ class LightNASStrategy(Strategy):
         """Report the reward, and get the next tokens; raises as `SearchAgent.update`."""
         if not self._is_tried(context.epoch_id + 1, self.end_epoch + 1):
             return
-        results = context.eval_results.get(self.metric)
-        if not results:
-            raise ValueError(
-                f"metric_name {self.metric!r} is no result: there are {[*context.eval_results]}"
-            )
+        result = context.latest_result(self.metric)
         assert context.eval_graph is not None, "there is no eval_program"
         flops = context.eval_graph.flops()
-        reward = 0.0 if self._is_too_large(context, flops) else results[-1]
+        reward = 0.0 if self._is_too_large(context, flops) else result
         _logger.info("reward %s of %s with %s flops", reward, self._tokens, flops)
         agent = SearchAgent(self.server_ip, self.server_port, self.key)
         self._tokens = agent.update(self._tokens, reward)

@@ -58,8 +58,8 @@ class AutoPruneStrategy(PruneStrategy):
         self._params = [name for name in names if re.match(self.pruned_params, name)]
         if not self._params:
             raise ValueError(f"no parameter matches pruned_params, {self.pruned_params!r}")
-        given = self.init_tokens
-        self._tokens = self._get_init_tokens(context) if given is None else list(given)
+        tokens = self.init_tokens
+        self._tokens = self._get_init_tokens(context) if tokens is None else list(tokens)
         limits = list(self._tokens)
         if self.uniform_range is not None:
             limits = [round(round(self.uniform_range, 2) / 0.01)] * len(self._params)
@@ -82,12 +82,7 @@ class AutoPruneStrategy(PruneStrategy):
             return
         passed = context.epoch_id - self.start_epoch + 1
         if self.retrain_epoch == 0 or passed % self.retrain_epoch == 0:
-            results = context.eval_results.get(self.metric)
-            if not results:
-                raise ValueError(
-                    f"metric_name {self.metric!r} is no result: there are {[*context.eval_results]}"
-                )
-            self._controller.update(self._tokens, results[-1])
+            self._controller.update(self._tokens, context.latest_result(self.metric))
             self._tokens = self._controller.next_tokens()
             self._restore(context)
 

@@ -103,29 +103,29 @@ class SensitivePruneStrategy(PruneStrategy):
         file = self.sensitivities_file
         if file is not None and self.start_epoch != context.epoch_id:
             file = f"{file}.epoch{context.epoch_id}"
-        found = {**self.sensitivities, **_loaded(file)}
+        sensitivities = {**self.sensitivities, **_loaded(file)}
         for param in graph.all_parameters():
             if re.match(self.pruned_params, param.name()):
                 empty: Sensitivity = {"pruned_percent": [], "loss": [], "size": param.shape()[0]}
-                found.setdefault(param.name(), empty)
-        if not found:
+                sensitivities.setdefault(param.name(), empty)
+        if not sensitivities:
             raise ValueError(f"no parameter matches pruned_params, {self.pruned_params!r}")
         sample, whole = int(np.random.randint(1000)), None
-        for name in list(found):
+        for name in list(sensitivities):
             ratio = round(self.delta_rate, 2)
             while ratio < 1:
-                if ratio not in found[name]["pruned_percent"]:
+                if ratio not in sensitivities[name]["pruned_percent"]:
                     whole = self._measured(context, sample) if whole is None else whole
-                    self._measure(context, found, name, ratio, whole, sample)
+                    self._measure(context, sensitivities, name, ratio, whole, sample)
                     if file is not None:
-                        replace_file(Path(file), json.dumps(found).encode())
+                        replace_file(Path(file), json.dumps(sensitivities).encode())
                 ratio = round(ratio + self.delta_rate, 2)
-        return found
+        return sensitivities
 
     def _measure(
         self,
         context: Context,
-        found: Sensitivities,
+        sensitivities: Sensitivities,
         name: str,
         ratio: float,
         whole: float,
@@ -148,15 +148,12 @@ class SensitivePruneStrategy(PruneStrategy):
                 tensor.set(before[each], context.place)
         for each, by_axis in slices.indices.items():
             if 0 in by_axis and re.match(self.pruned_params, each):
-                entry = found.setdefault(each, {"pruned_percent": [], "loss": []})
+                entry = sensitivities.setdefault(each, {"pruned_percent": [], "loss": []})
                 entry["pruned_percent"].append(ratio)
                 entry["loss"].append(lost)
 
     def _measured(self, context: Context, sample: int) -> float:
-        results, names = context.run_eval_graph(self.eval_rate, sample)
-        if self.metric not in names:
-            raise ValueError(f"metric_name {self.metric!r} is no result: there are {names}")
-        return results[names.index(self.metric)]
+        return context.measured_result(self.metric, self.eval_rate, sample)
 
     # ---- choosing
 

@@ -37,6 +37,10 @@ def means(values: Sequence[object]) -> list[float]:
     return [float(np.mean(np.asarray(value, "float64"))) for value in values]
 
 
+def _no_result(metric_name: str, results: Iterable[str]) -> ValueError:
+    return ValueError(f"metric_name {metric_name!r} is no result: there are {[*results]}")
+
+
 class Context:
     """The graphs, readers and results of a compression.
 
@@ -78,6 +82,25 @@ class Context:
     def get(self, key: str) -> object:
         """Return a value that was kept, None if there is none."""
         return self.k_v.get(key)
+
+    def latest_result(self, metric_name: str) -> float:
+        """Return the last result of a metric; raise ValueError if it has none."""
+        results = self.eval_results.get(metric_name)
+        if not results:
+            raise _no_result(metric_name, self.eval_results)
+        return results[-1]
+
+    def measured_result(
+        self, metric_name: str, sampled_rate: float | None, cached_id: int
+    ) -> float:
+        """Evaluate the model as `run_eval_graph`; return the result of a metric.
+
+        Raises ValueError if it is not evaluated.
+        """
+        results = dict(zip(*reversed(self.run_eval_graph(sampled_rate, cached_id)), strict=True))
+        if metric_name not in results:
+            raise _no_result(metric_name, results)
+        return results[metric_name]
 
     def eval_converged(self, metric_name: str, delta: float = 0.001) -> bool:
         """Whether the last two results of a metric differ by less than `delta` of the first one."""
