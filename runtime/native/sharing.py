@@ -19,12 +19,19 @@ WAKES_FROM = 1 << 22
 def share(units: Array | Sequence[int], work: Array | Sequence[int]) -> Array:
     """How to share each command, from its units and its work: int64, as long as these.
 
-    Threads are woken for a command that is shared if enough of them follow.
+    Threads are woken for a command that is shared if enough of them follow. Raises OverflowError
+    for work that 63 bits do not count.
 
     >>> share([1, 8, 8, 8], [1 << 23, 1 << 23, 100, 1 << 20]).tolist()
     [0, 2, 0, 1]
     """
-    costs = np.asarray(work, np.int64)
+    try:
+        costs = np.asarray(work, np.int64)
+    except OverflowError:
+        raise OverflowError(
+            f"a kernel would take {max(work):.0e} operations; a window, a padding or a size of the "
+            "program may be wrong"
+        ) from None
     is_shared = (np.asarray(units) >= 2) & (costs >= SHARED_FROM)
     ahead = np.cumsum(np.where(is_shared, costs, 0)[::-1])[::-1]
     return np.where(is_shared, np.where(ahead >= WAKES_FROM, WAKES, SHARED), ALONE)

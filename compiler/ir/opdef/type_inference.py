@@ -21,6 +21,9 @@ from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, VarDesc, VarKind
 from compiler.ir.types import DType, TensorType, from_fluid, to_fluid
 from compiler.support.limits import MAX_BYTES, MAX_RANK
 
+MOST_NAMES = 12
+"""Names of a slot that messages list."""
+
 _FED_DTYPES = (DType.INT64, DType.FP32, DType.INT32, DType.FP64)
 """The dtypes that feeds may have instead of the declared one, in the order in which inference tries
 them.
@@ -270,7 +273,13 @@ def op_text(op: OpDesc) -> str:
 
 
 def _slots(slots: Mapping[str, Sequence[str]]) -> str:
-    return ", ".join(f"{slot}={'+'.join(names)}" for slot, names in slots.items() if names)
+    return ", ".join(f"{slot}={_joined(names)}" for slot, names in slots.items() if names)
+
+
+def _joined(names: Sequence[str]) -> str:
+    """Join the names of a slot; of many only the first, and how many there are."""
+    rest = len(names) - MOST_NAMES
+    return "+".join(names) if rest <= 1 else "+".join([*names[:MOST_NAMES], f"… ({rest} more)"])
 
 
 def _types(block: Block, names: Sequence[str], slot: Slot) -> Any:

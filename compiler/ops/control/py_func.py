@@ -31,6 +31,11 @@ class PyFunc(HostOp, op="py_func"):
         return {}
 
     def numpy(self, X: list[Array] | None) -> dict[str, list[Array]]:
+        if not 0 <= self.forward_callable_id < len(self.callables):
+            raise ValueError(
+                f"py_func: function {self.forward_callable_id} is not in this process, which has "
+                f"{len(self.callables)}: a saved model has no Python functions"
+            )
         return {"Out": self.callables[self.forward_callable_id](X or [])}
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:

@@ -3,6 +3,8 @@
 import pytest
 
 import fluid
+from compiler.ir.opdef.type_inference import op_text
+from compiler.ir.program import OpDesc
 from fluid import layers
 
 pytestmark = pytest.mark.usefixtures("fresh_programs")
@@ -39,3 +41,10 @@ def test_only_the_inputs_that_do_not_fit_have_another_dtype_than_declared() -> N
     tags, wanted = layers.data("tags", [1], lod_level=1), layers.data("wanted", [1])
     found, _ = layers.filter_by_instag(rows, tags, wanted, is_lod=True)
     assert found.dtype == rows.dtype
+
+
+def test_messages_list_the_first_of_many_names() -> None:
+    names = [f"o{number}" for number in range(20_000)]
+    text = op_text(OpDesc("split", {"X": ["x"]}, {"Out": names}))
+    assert text.endswith("+o11+… (19988 more)) = split(X=x)")
+    assert op_text(OpDesc("sum", {"X": names[:13]}, {"Out": ["y"]})).count("+") == 12

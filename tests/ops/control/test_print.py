@@ -77,3 +77,8 @@ def test_assertions():
     op.evaluate({"Cond": np.array([True])})
     with pytest.raises(ValueError, match=r"does not hold: \[1.0, 2.5\]"):
         op.evaluate({"Cond": np.array([False]), "Data": [X]})
+
+
+def test_a_function_that_this_process_lacks_is_named() -> None:
+    with pytest.raises(ValueError, match="py_func: function 3 is not in this process, which has 0"):
+        find("py_func")({"forward_callable_id": 3}).evaluate({"X": [np.ones(2, "float32")]})

@@ -203,6 +203,8 @@ def test_small_commands_run_alone_and_threads_wake_if_enough_follows():
     assert share([8, 8], [large, some]).tolist() == [2, 1]
     assert share([8], [some]).tolist() == [1]
     assert share([8] * 6, [10, *[some] * 5]).tolist() == [0, 2, 2, 1, 1, 1]
+    with pytest.raises(OverflowError, match=r"a kernel would take 2e\+19 operations; a window"):
+        share([8], [2 * 10**19])
     assert share([], []).tolist() == []
 
 
