@@ -72,7 +72,10 @@ def _read_array(file: IO[bytes], held: int, where: str) -> Array:
     data = file.read(nbytes)
     if len(data) != nbytes:
         raise CommandError(f"{where} ends after {len(data)} of {nbytes} bytes")
-    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+    try:
+        return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+    except ValueError as error:  # sizes beside a 0 that no array has, or too many of them
+        raise CommandError(f"{where} declares the shape {shape!s:.200}: {error}") from error
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:

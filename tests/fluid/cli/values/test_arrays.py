@@ -198,3 +198,13 @@ def test_a_long_header_is_not_read(tmp_path):
     path.write_bytes(b"\x93NUMPY\x02\x00" + b"\xff" * 4 + b" " * 1024)
     with pytest.raises(CommandError, match="is not an array file"):
         read_arrays(path)
+
+
+@pytest.mark.parametrize("shape", ["(0, 4611686018427387904, 8)", f"({'1, ' * 65})"])
+def test_a_shape_that_no_array_has(tmp_path, shape):
+    path = tmp_path / "x.npy"
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}"
+    text = header.encode().ljust(500) + b"\n"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(4))
+    with pytest.raises(CommandError, match=r"x\.npy declares the shape \([01], "):
+        read_arrays(path)
