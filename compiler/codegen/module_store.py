@@ -55,7 +55,7 @@ from compiler.support.settings.fluid import FLUID_CACHE
 from compiler.support.shared_arrays import SharedArrays
 from compiler.support.stored_arrays import SUFFIX, byte_view, map_arrays, put_arrays, remove_arrays
 
-ENTRY = re.compile(rf"[0-9a-f]{{64}}(\.json|(\.prepared)?{re.escape(SUFFIX)})")
+ENTRY = re.compile(rf"[0-9a-f]{{64}}(\.json|(\.prepared)?{re.escape(SUFFIX)}(\.json)?)")
 """The names of the files of entries."""
 _PACKAGES = Path(__file__).parents[1], Path(__file__).parents[2] / "runtime"
 """What decides the code of a module, and what a module runs with."""

@@ -59,7 +59,10 @@ def test_one_cache_is_emptied(cache: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_only_entries_are_removed_and_no_link_is_followed(cache: Path, tmp_path: Path) -> None:
     others = "notes.txt", f"{ENTRY}.backup", f"{DIGEST}.o"
-    for name in (DRAFT, f"{DIGEST}.arrays", f"{DIGEST}.prepared.arrays", *others):
+    arrays = [
+        f"{DIGEST}{each}.arrays{about}" for each in ("", ".prepared") for about in ("", ".json")
+    ]
+    for name in (DRAFT, *arrays, *others):
         (cache / "modules" / name).touch()
     (cache / "kernels").symlink_to(cache / "native")
     assert main(["cache", "clear", "modules"]) == 0
