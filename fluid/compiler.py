@@ -187,7 +187,8 @@ class CompiledProgram:
             raise TypeError(f"loss_name must be the name of a variable, not a {kind}")
         if loss_name and loss_name not in self.program.global_block().vars:
             hint = did_you_mean(loss_name, self.program.global_block().vars)
-            raise ValueError(f"loss_name: no variable {loss_name!r} in the program; {hint}")
+            what = f"loss_name: no variable {loss_name!r} in the program"
+            raise ValueError(f"{what}; {hint or 'pass the name of the loss, loss.name'}")
 
     def _compile(self, scope: Scope, place: Place) -> CompiledProgram:
         """Prepare a data-parallel run in a scope, by an executor on a place; returns self.

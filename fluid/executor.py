@@ -26,7 +26,7 @@ from fluid.recording import pruning
 from fluid.recording.operator import Operator
 from fluid.running import feed_checks, flags
 from fluid.running.feeds import Feeds, feed_arrays, with_batches
-from fluid.running.fetch_names import FetchList, names_of, updates_in
+from fluid.running.fetch_names import FetchList, expect_own, names_of, updates_in
 from fluid.running.fetched_values import NestedArrays, Value, as_numpy, as_tensor, number_like
 from fluid.running.programs import FluidPrograms
 from fluid.running.routes import Routes
@@ -164,6 +164,11 @@ class Executor:
                 return predicted
             program = program.program
         _expect(program, Program, "the program of Executor.run")
+        if program.is_eager and (feed or fetch_list):
+            raise TypeError(
+                "Executor.run runs programs, but the default program within fluid.dygraph.guard() "
+                "has none: variables have values there (numpy()), or pass the Program to run"
+            )
         if program.readers:
             feed = with_batches(program, feed)
         arrays = feed_arrays(program, feed)
@@ -176,6 +181,7 @@ class Executor:
             route = self._routes.redeclared(program, error)
             values = route.run(program, arrays, fetch, scope, not return_numpy)
         except CompileError:
+            expect_own(program, fetch_list)
             _create_state(program, scope)
             raise
         return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))

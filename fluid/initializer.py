@@ -222,7 +222,7 @@ class NumpyArrayInitializer(Initializer):
         if dtype.name not in _VALUES:
             raise ValueError(f"an array can not initialize {var.name!r}, which is {dtype.name}")
         if shape != var.shape:
-            what = f"{var.name!r} is declared with the shape {var.shape}"
+            what = f"{var.name!r}, which is declared with the shape {var.shape}"
             warnings.warn(f"an array of shape {shape} initializes {what}", stacklevel=2)
         attrs = {
             "shape": list(shape),

@@ -146,7 +146,8 @@ class Layer:
             key = name if use_structured_name else param.name
             if key not in stat_dict:
                 raise RuntimeError(
-                    f"Parameter not found, Can't not find [ {key} ] in stat_dict"
+                    f"Parameter not found, Can't not find [ {key} ] in stat_dict, which has "
+                    f"{', '.join(map(str, list(stat_dict)[:5])) or 'none'}; "
                     f"use_structured_name is set to [{use_structured_name}]"
                 )
             param.set_value(stat_dict[key])

@@ -303,7 +303,7 @@ class Block(AbstractBlock):
         try:
             op = self._checked(type, *names, attrs or {})
         except CompileError:
-            _expect_no_values(type, inputs or {})
+            _expect_own(self, type, inputs or {})
             raise
         op.recorded = True
         self.ops.insert(index, op)
@@ -416,15 +416,28 @@ def _declared(type: str, attrs: Mapping[str, T]) -> dict[str, T]:
     return declared
 
 
-def _expect_no_values(op_type: str, inputs: Slots) -> None:
-    """Raise TypeError if an op of a program reads a variable of eager mode."""
-    for slot, value in inputs.items():
-        for item in value if is_sequence(value) else [value]:
-            if isinstance(item, Variable) and item.block.program.is_eager:
-                raise TypeError(
-                    f"{op_type}: slot {slot} takes variables of the program, but {item.name!r} has "
-                    f"the value of eager mode: feed its numpy(), or run the op in eager mode"
-                )
+def _expect_own(block: Block, op_type: str, inputs: Slots) -> None:
+    """Raise an error if an op of a program reads a variable of eager mode (TypeError), or one that
+    only another program has (InputNotFound).
+    """
+    variables = (
+        (slot, item)
+        for slot, value in inputs.items()
+        for item in (value if is_sequence(value) else [value])
+        if isinstance(item, Variable)
+    )
+    for slot, item in variables:
+        if item.block.program.is_eager:
+            raise TypeError(
+                f"{op_type}: slot {slot} takes variables of the program, but {item.name!r} has "
+                f"the value of eager mode: feed its numpy(), or run the op in eager mode"
+            )
+        if item.block.program is not block.program and block.find_var_recursive(item.name) is None:
+            raise InputNotFound(
+                f"{op_type}: slot {slot} reads {item.name!r}, a variable of another program",
+                source=user_line(),
+                hint="add the layers of a model within one program_guard",
+            ) from None
 
 
 def _check_redeclared(var: Variable, fields: VariableFields | ParameterFields) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias, cast
 
-from fluid.framework import Variable
+from fluid.framework import Program, Variable
 from fluid.recording.operator import Operator
 
 FetchList: TypeAlias = Sequence[object] | Variable | str | None
@@ -47,6 +47,16 @@ def _listed(fetch_list: FetchList) -> Sequence[object]:
         kind = type(fetch_list).__name__
         raise TypeError(f"fetch_list must be a list of Variables or names, not {kind}")
     return fetch_list
+
+
+def expect_own(program: Program, fetch_list: FetchList) -> None:
+    """Raise ValueError for a variable to fetch that is of another program, and not of this one."""
+    for item in _listed(fetch_list):
+        if isinstance(item, Variable) and program.blocks[0].lookup(item.name) is None:
+            raise ValueError(
+                f"fetch {item.name!r} is a variable of another program than the one to run: pass "
+                "that to Executor.run, or add the layers within one program_guard"
+            )
 
 
 def _nested_names(item: object) -> list[str]:

@@ -404,6 +404,21 @@ def test_fetches_of_another_kind(case: Case, fetch: Any, error: type, message: s
     refused(case, error, message, fetch_list=fetch)
 
 
+def test_fetches_of_another_program_and_of_eager_mode(case: Case) -> None:
+    with program_guard(Program()):
+        other = fluid.data("other", [1])
+    with pytest.raises(ValueError, match=f"fetch {other.name!r} is a variable of another program"):
+        case.run(fetch_list=[other])
+    exe = Executor(CPU)
+    with fluid.dygraph.guard():
+        value = fluid.dygraph.to_variable(X)
+        for options in ({"feed": {"x": X}}, {"fetch_list": [value]}):
+            with pytest.raises(
+                TypeError, match=r"the default program within fluid.dygraph.guard\("
+            ):
+                exe.run(**options)
+
+
 def test_main_before_startup_hints_at_startup() -> None:
     main, _ = model()
     with pytest.raises(NotInitialized) as caught:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from compiler.errors import BadAttribute
+from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, Slots, attr, reads, writes
 from compiler.ir.opdef.kernel_builder import (
@@ -20,7 +20,12 @@ from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.loss import cross_entropy_kernels as cross_entropy_kernels
 from compiler.ops.loss.cross_entropy import check_labels, known_labels, lower_labels
 from compiler.ops.math.axes import normalize_axis
-from compiler.ops.type_checks import require_dtype, require_same_dtype, require_same_shape
+from compiler.ops.type_checks import (
+    require_dtype,
+    require_same_dtype,
+    require_same_shape,
+    shapes_differ,
+)
 
 NO_CLASS = -1
 
@@ -60,7 +65,12 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
             require_same_shape(self.kind, Logits=Logits, Label=Label)
         else:
             require_dtype(self.kind, "Label", Label, DType.INT64)
-            require_same_shape(self.kind, Loss=loss, Label=Label)
+            if shapes_differ(loss, Label):
+                raise ShapeError(
+                    f"{self.kind}: Logits are {Logits} and Label is {Label}, expected "
+                    f"{Label.with_shape(loss.shape)}, a class for each row",
+                    hint="probabilities of classes are labels with soft_label=True",
+                )
         return {"Softmax": Logits, "Loss": loss}
 
     def infer_grad(self, s: Slots[TensorType]) -> dict[str, TensorType]:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fluid
+from compiler.errors import MissingSlot
 from fluid.data_feeder import check_dtype, check_type, check_variable_and_dtype
 
 
@@ -41,3 +42,14 @@ def test_arrays_and_variables_of_the_other_mode(fresh_programs: object) -> None:
             fluid.layers.relu(x)
     with pytest.raises(TypeError, match=f"slot Y takes .* but '{value.name}' has the value of eag"):
         fluid.layers.elementwise_add(x, value)
+
+
+def test_variables_of_another_program(fresh_programs: object) -> None:
+    x = fluid.data("x", [None, 4])
+    other = fluid.Program()
+    with fluid.program_guard(other), pytest.raises(MissingSlot, match="slot X reads 'x', a variab"):
+        fluid.layers.relu(x)
+    assert other.global_block().ops == []
+    with fluid.program_guard(other):
+        fluid.data("x", [None, 4])
+        fluid.layers.relu(x)  # as in release 1.8.5 names count

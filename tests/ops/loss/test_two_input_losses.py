@@ -42,6 +42,14 @@ def test_nothing_is_broadcast(kind, slots):
         find(kind)({}).infer_types(types)
 
 
+def test_labels_of_logits_are_classes():
+    labels = TensorType(DType.INT64, (6, 3))
+    with pytest.raises(
+        ShapeError, match=r"Label is i64\[6, 3\], expected i64\[6, 1\], a class for"
+    ):
+        find("softmax_with_cross_entropy")({}).infer_types({"Logits": WIDE, "Label": labels})
+
+
 def test_logits_far_from_zero():
     inputs = {"X": column(800, -800, 800, -800), "Label": column(0, 0, 1, 1)}
     assert run("sigmoid_cross_entropy_with_logits", inputs)["Out"].ravel().tolist() == [
