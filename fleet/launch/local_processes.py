@@ -22,6 +22,7 @@ __all__ = ["SECONDS_TO_END", "LocalProcesses", "failure_text", "worker_arguments
 SECONDS_TO_END = 10
 """Seconds that processes have to exit after SIGTERM; then they are killed."""
 
+_WORKER = "workerlog."
 POLL_SECONDS = 0.1
 """The time between two looks at the processes."""
 
@@ -59,8 +60,15 @@ class LocalProcesses:
             args=dict.fromkeys(self.variables, ("-u", "-m", "fleet.launch.worker", *self.command)),
             envs=dict(self.variables),
             logs_specs=log_specs(self.folder, self.shows, self.names),
-            log_line_prefixes={number: f"[{name}] " for number, name in self.names.items()},
+            log_line_prefixes={
+                number: f"[{self._short(name)}] " for number, name in self.names.items()
+            },
         )
+
+    def _short(self, name: str) -> str:
+        """A log's name before its lines: the number alone if there are workers only."""
+        only_workers = all(other.startswith(_WORKER) for other in self.names.values())
+        return name.removeprefix(_WORKER) if only_workers else name
 
     def exit_code(self, context: Any, seconds: float = POLL_SECONDS) -> int | None:
         """Wait some seconds; 0 if all have succeeded, None if they run.

@@ -273,7 +273,7 @@ time = __import__("time").sleep(60)
     ends = "127.0.0.1:6070,127.0.0.1:6071,127.0.0.2:6070,127.0.0.2:6071"
     assert f"2 127.0.0.2:6070 {ends} 1" in log(tmp_path, "workerlog.2")
     assert f"3 127.0.0.2:6071 {ends} 1" in log(tmp_path, "workerlog.3")
-    assert "rank 2 of 4" in done.stdout and "rank 3 of 4" not in done.stdout
+    assert "[2] rank 2 of 4" in done.stdout and "rank 3 of 4" not in done.stdout
     assert done.returncode == 1 and "fluid launch: worker 3 (pid " in done.stderr
     assert done.stderr.rstrip().endswith("ValueError: rank 3 fails")
 
