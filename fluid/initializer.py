@@ -7,13 +7,13 @@ With a program seed every op has a different seed, see `Program.random_seed`.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 
 import numpy as np
 
 from compiler.ir.types import HALVES, DType
+from compiler.support.user_warnings import warn_user
 from fluid import unique_name
 from fluid.framework import Block, Operator, Variable
 from fluid.recording.annotations import Attributes
@@ -223,7 +223,7 @@ class NumpyArrayInitializer(Initializer):
             raise ValueError(f"an array can not initialize {var.name!r}, which is {dtype.name}")
         if shape != var.shape:
             what = f"{var.name!r}, which is declared with the shape {var.shape}"
-            warnings.warn(f"an array of shape {shape} initializes {what}", stacklevel=2)
+            warn_user(f"an array of shape {shape} initializes {what}")
         attrs = {
             "shape": list(shape),
             _VALUES[dtype.name]: self._value.astype(dtype).ravel().tolist(),
@@ -256,7 +256,7 @@ def force_init_on_cpu() -> bool:
 def init_on_cpu() -> Generator[None]:
     """Do nothing, with a warning: of releases up to 1.6, see `force_init_on_cpu`."""
     what = "init_on_cpu has no effect: a startup program runs on the place of its Executor"
-    warnings.warn(what, DeprecationWarning, stacklevel=3)
+    warn_user(what, DeprecationWarning)
     yield
 
 

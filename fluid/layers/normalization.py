@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 
 from compiler.ir.types import HALVES
+from compiler.support.user_warnings import warn_user
 from fluid.framework import Variable
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
@@ -235,7 +235,7 @@ def _check_parameter_attr(what: str, enabled: bool, name: str, attr: ParamAttrLi
     if enabled and attr is False:
         raise ValueError(f"layer_norm with {what} has a parameter: {name} can not be False")
     if not enabled and attr:
-        warnings.warn(f"layer_norm has no {what}, so {name} has no effect", stacklevel=4)
+        warn_user(f"layer_norm has no {what}, so {name} has no effect")
 
 
 def _create_temporaries(helper: LayerHelper, input: Variable, count: int) -> list[Variable]:

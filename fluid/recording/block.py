@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from compiler.ir.opdef.slots import GRAPH_ONLY
 from compiler.ir.opdef.type_inference import bind, check_slots, infer_op, op_text
 from compiler.ir.program import NO_BLOCK, VarKind
 from compiler.support.tracebacks import entry_point
+from compiler.support.user_warnings import warn_user
 from fluid import unique_name
 from fluid.compat.descs import BlockDesc
 from fluid.recording.annotations import Attributes, DTypeLike, Slots
@@ -409,8 +409,7 @@ def _declared(type: str, attrs: Mapping[str, T]) -> dict[str, T]:
             check_attributes(type, {name: value})
         except BadAttribute as error:
             hint = f" ({error.hint})" if error.hint else ""
-            text = f"{error.message}; {name!r} is ignored{hint}, line: {user_line()}"
-            warnings.warn(text, stacklevel=3)
+            warn_user(f"{error.message}; {name!r} is ignored{hint}")
         else:
             declared[name] = value
     return declared

@@ -409,3 +409,20 @@ def test_functions_are_where_pickle_looks(module) -> None:
     for name, function in functions.items():
         home = importlib.import_module(function.__module__)
         assert getattr(home, function.__qualname__, None) is function, name
+
+
+def test_warnings_name_the_users_line() -> None:
+    x = image()
+    array = fluid.initializer.NumpyArrayInitializer(np.ones([3, 3], "f4"))
+    calls = [
+        lambda: layers.create_parameter([4, 3], "float32", default_initializer=array),
+        lambda: layers.layer_norm(x, scale=False, param_attr="unused"),
+        lambda: x.block.append_op("relu", {"X": x}, {"Out": x}, {"unknown": 1}),
+        lambda: layers.resize_bilinear(
+            x, [4, 4], actual_shape=layers.assign(np.array([2, 2], "i4"))
+        ),
+    ]
+    for call in calls:
+        with pytest.warns(UserWarning) as caught:
+            call()
+        assert [warning.filename for warning in caught] == [__file__]

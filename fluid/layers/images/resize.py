@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
+from compiler.support.user_warnings import warn_user
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
 from fluid.layers.images.windows import check_layout, is_channels_last
@@ -194,7 +194,7 @@ def _actual(actual_shape: Variable | None) -> dict[str, Variable]:
     if actual_shape is None:
         return {}
     check_variable(actual_shape, "actual_shape", "resize")
-    warnings.warn("give a Variable as out_shape instead of actual_shape", stacklevel=5)
+    warn_user("give a Variable as out_shape instead of actual_shape")
     actual_shape.stop_gradient = True
     return {"OutSize": actual_shape}
 
