@@ -163,14 +163,8 @@ class Executor:
             if (predicted := program.predict(feed)) is not None:
                 return predicted
             program = program.program
-        _expect(program, Program, "the program of Executor.run")
-        if program.is_eager and (feed or fetch_list):
-            raise TypeError(
-                "Executor.run runs programs, but the default program within fluid.dygraph.guard() "
-                "has none: variables have values there (numpy()), or pass the Program to run"
-            )
-        if program.readers:
-            feed = with_batches(program, feed)
+        _expect_program(program, feed, fetch_list)
+        feed = with_batches(program, feed) if program.readers else feed
         arrays = feed_arrays(program, feed)
         fetch = program.current_names(names_of(fetch_list))
         if use_prune:
@@ -432,6 +426,17 @@ def _pruned_to(
     state = pruning.unwritten_state(block)
     targets: list[Target] = [name for name in fetch if name not in state]
     return program.prune_with_input(feed, [*targets, *asked])
+
+
+def _expect_program(program: object, feed: object, fetch_list: object) -> None:
+    """Raise TypeError for what is no Program, and for that of eager mode with feeds or fetches."""
+    _expect(program, Program, "the program of Executor.run")
+    is_eager = isinstance(program, Program) and program.is_eager
+    if is_eager and (feed is not None or fetch_list):
+        raise TypeError(
+            "Executor.run runs programs, but the default program within fluid.dygraph.guard() has "
+            "none: variables have values there (numpy()), or pass the Program to run"
+        )
 
 
 def _expect(value: object, kind: type[T], what: str) -> T:
