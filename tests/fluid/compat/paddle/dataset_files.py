@@ -157,6 +157,11 @@ def sentiment(folder: Path) -> None:
     package(folder / "movie_reviews.zip", {"movie_reviews/README": b"about", **files})
 
 
+def voc2012(folder: Path) -> None:
+    lists = "VOCdevkit/VOC2012/ImageSets/Segmentation"
+    tar(folder / "VOCtrainval_11-May-2012.tar", {f"{lists}/val.txt": b""})
+
+
 MAKERS: dict[str, Callable[[Path], None]] = {
     "cifar": cifar,
     "conll05st": conll05,
@@ -167,6 +172,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "mnist": mnist,
     "movielens": movielens,
     "uci_housing": uci_housing,
+    "voc2012": voc2012,
     "wmt14": wmt14,
     "wmt16": wmt16,
 }

@@ -145,7 +145,7 @@ def test_photographs_have_the_kinds_of_their_pixels(own_home: Path) -> None:
         palette.save(kinds, "PNG")
         files[f"{root}/JPEGImages/{name}.jpg"] = photograph.getvalue()
         files[f"{root}/SegmentationClass/{name}.png"] = kinds.getvalue()
-    (own_home / "voc2012").mkdir()
+    assert list(dataset.voc2012.val()()) == []
     tar(own_home / "voc2012" / "VOCtrainval_11-May-2012.tar", files)
     for part in (dataset.voc2012.train, dataset.voc2012.test):
         samples = list(part()())
