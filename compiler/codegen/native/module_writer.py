@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
+from operator import add, sub
 
 from compiler.codegen.kernel.body import KernelBody
 from compiler.codegen.kernel.module_writer import KernelModuleWriter
@@ -91,8 +92,10 @@ class NativeModuleWriter(KernelModuleWriter):
         self._outer_depth = 0
         self._begun: Commands | None = None
         self._expected: dict[str, None] = {}
-        self._of_operands = self._written_lines = 0
-        """Lines of `bind` that name operands, and lines of sequences that are no commands."""
+        self._of_operands = 0
+        """Lines of `bind` that name operands."""
+        self._recorded: tuple[int, ...] = ()
+        """The extent of what was recorded as something else than operands and commands."""
         self.body = StepWriter(STEP_DEPTH, self.end_sequence)
 
     def operand(self, value: PlannedValue) -> NumpyOperand:
@@ -116,13 +119,31 @@ class NativeModuleWriter(KernelModuleWriter):
         return value.place is StorageKind.PARAM and value.home in self.constants
 
     def extent(self) -> Hashable:
+        """How much there is of all but what a recording has."""
+        extent = self._extent()
+        recorded = self._recorded or (0,) * len(extent)
+        return tuple(map(sub, extent, recorded))
+
+    def _extent(self) -> tuple[int, ...]:
         """How much there is of all but operands and commands."""
         kept, facts = [len(names) for names in self._kept], self.accesses.facts
         lines = len(self.setup.lines) - self._of_operands, len(self.body.lines), self.body.depth
         texts = len(self.buffers), len(self.functions), len(self.globals), len(self.kernels)
         sizes = len(self.required), len(self.bound_dims), len(self.defined_sizes)
         rest = len(self._prepared), len(facts.numbers), len(facts.sizes), len(self.uncompared)
-        return *lines, *texts, *sizes, *rest, *kept, self._written_lines
+        return *lines, *texts, *sizes, *rest, sum(kept)
+
+    @contextmanager
+    def _recording(self) -> Generator[RecordedStep | None]:
+        """Write something inside that the recording, if there is one, has an event of."""
+        recording = self.recording
+        if recording is None:
+            yield None
+            return
+        before = self._extent()
+        yield recording
+        grown = map(sub, self._extent(), before)
+        self._recorded = tuple(map(add, grown, self._recorded or (0,) * len(before)))
 
     def scratch(
         self, shape: Sequence[Size], dtype: DType, *, on_device: bool = False
@@ -130,8 +151,11 @@ class NativeModuleWriter(KernelModuleWriter):
         """Allocate scratch for a step: in the arena, if its size is known at bind time."""
         type = TensorType(dtype, tuple(shape))
         if {*type.names} <= self.bound_dims:
-            operand = super().scratch(shape, dtype)
-            self.accesses.is_new(operand.name)
+            with self._recording() as recording:
+                operand = super().scratch(shape, dtype)
+                self.accesses.is_new(operand.name)
+                if recording is not None:
+                    recording.scratch(operand)
             return operand
         name = self.names.make(f"t{self.step}")
         self.accesses.is_new(name)
@@ -218,10 +242,14 @@ class NativeModuleWriter(KernelModuleWriter):
         if self.checks_bounds:
             form += f", site={site([*inputs, 'its output', *sizes], self.comments)}"
         text = f"native.prepared({self.kernel_name(kernel)!r}, ({listed}), {kernel.units}, {form})"
-        name = self.keep(text, True, StorageKind.PARAM, "prepared")
-        self._prepared[name] = watched
-        type = TensorType(dtype, tuple(shape))
-        return NumpyOperand(self, name, type, True, (StorageKind.LOCAL, name, WHOLE))
+        with self._recording() as recording:
+            name = self.keep(text, True, StorageKind.PARAM, "prepared")
+            self._prepared[name] = watched
+            storage = StorageKind.LOCAL, name, WHOLE
+            made = NumpyOperand(self, name, TensorType(dtype, tuple(shape)), True, storage)
+            if recording is not None:
+                recording.prepared(made, kernel, inputs, sizes)
+        return made
 
     def _state_of(self, operand: NumpyOperand) -> tuple[str, ...]:
         """The watched state that a constant array is made of."""
@@ -257,26 +285,30 @@ class NativeModuleWriter(KernelModuleWriter):
         for name, count in steps.scratch.items():
             if name not in operands:
                 operands[name] = self.scratch((count,), dtype)
-        with self._blocks(steps):
-            for call in steps.calls:
-                listed = [operands[arg] if isinstance(arg, str) else arg for arg in call.arguments]
-                self.command(call.kernel, listed)
-
-    @contextmanager
-    def _blocks(self, steps: Steps) -> Generator[None]:
-        """Repeat the commands written inside for each block of steps that have several."""
         blocks = steps.blocks if isinstance(steps, BlockedSteps) else None
-        if blocks is None:
-            yield
-            return
-        begun = self._sequence()
-        self.bound_dims |= {*BLOCK.names}
-        self._written_lines += 1
-        begun.lines.append(f"*(each for {BLOCK} in range({blocks}) for each in (")
-        self._repeats = blocks
-        yield
+        if blocks is not None:
+            self.begin_blocks(blocks)
+        for call in steps.calls:
+            listed = [operands[arg] if isinstance(arg, str) else arg for arg in call.arguments]
+            self.command(call.kernel, listed)
+        if blocks is not None:
+            self.end_blocks()
+
+    def begin_blocks(self, count: Size) -> None:
+        """Repeat the commands that follow for each of `count` blocks, until `end_blocks`."""
+        with self._recording() as recording:
+            self._sequence().lines.append(f"*(each for {BLOCK} in range({count}) for each in (")
+            self.bound_dims |= {*BLOCK.names}
+            self._repeats = count
+            if recording is not None:
+                recording.blocks_begun(count)
+
+    def end_blocks(self) -> None:
+        """End what `begin_blocks` began."""
+        self._sequence().lines.append(")),")
         self._repeats = 1
-        begun.lines.append(")),")
+        if self.recording is not None:
+            self.recording.blocks_ended()
 
     def shifted(self, operand: NumpyOperand, offset: Size) -> NumpyOperand:
         """The elements of an array from an offset on."""

@@ -3,21 +3,22 @@
 The layers of a network, or its pairs of fields, are steps that differ in nothing but the places of
 their values. What is compared is all that the code of a step depends on: kinds, attributes, types,
 and which values share memory. Only steps of floats, of sizes that are known when the module is
-bound, whose code is nothing but commands over their own values are written this way.
+bound, whose code is nothing but commands, over their own values and what is made for them, are
+written this way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from compiler.codegen.module_writer import NumpyOperand
 from compiler.codegen.native.checks.reference_rows import has_plain_attributes
 from compiler.codegen.native.commands.sequences import Argument
 from compiler.codegen.native.kernel import NativeKernel
 from compiler.ir.dims import Size
-from compiler.ir.types import TensorType
+from compiler.ir.types import DType, TensorType
 from compiler.plan import PlannedOp, PlannedValue, Step, StorageKind
 from compiler.support.dataclass import dataclass
 
@@ -47,24 +48,96 @@ class CommandWriter(Protocol):
         """Append a call of a kernel."""
         ...
 
-    def extent(self) -> Hashable:
-        """How much there is of all but operands and commands."""
+    def scratch(self, shape: Sequence[Size], dtype: DType) -> NumpyOperand:
+        """Allocate scratch for a step."""
         ...
+
+    def prepared(
+        self, kernel: NativeKernel, inputs: Sequence[NumpyOperand], sizes: Sequence[Size],
+        shape: Sequence[Size], dtype: DType,
+    ) -> NumpyOperand:  # fmt: skip
+        """The output of a kernel over constant arrays."""
+        ...
+
+    def begin_blocks(self, count: Size) -> None:
+        """Repeat the commands that follow."""
+        ...
+
+    def end_blocks(self) -> None:
+        """End what `begin_blocks` began."""
+        ...
+
+    def extent(self) -> Hashable:
+        """How much there is of all but what is recorded."""
+        ...
+
+
+@dataclass(frozen=True)
+class OfSize:
+    """An argument that is a size, in contrast to the number of an array."""
+
+    size: Size
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The operand for a value is asked for."""
+
+    value: int
+
+
+@dataclass(frozen=True)
+class Called:
+    """A command: a kernel, and its arguments."""
+
+    kernel: NativeKernel
+    arguments: tuple[int | OfSize, ...]
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Scratch is allocated."""
+
+    shape: tuple[Size, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A kernel computes an array of constant ones."""
+
+    kernel: NativeKernel
+    inputs: tuple[int, ...]
+    sizes: tuple[Size, ...]
+    shape: tuple[Size, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class BlocksBegun:
+    """The commands that follow are repeated."""
+
+    count: Size
+
+
+@dataclass(frozen=True)
+class BlocksEnded:
+    """No more commands are repeated."""
+
+
+Event: TypeAlias = Wanted | Called | Scratch | Prepared | BlocksBegun | BlocksEnded
+"""What writing a step does to the writer; arrays are the values of the step, then those made."""
 
 
 @dataclass
 class RecordedStep:
-    """What writing a step does: the operands it asks for and its commands, by numbers of values.
-
-    `is_complete` is false if it does anything else.
-    """
+    """What writing a step does, by numbers of values. `is_complete` is false if it does more."""
 
     values: dict[PlannedValue, int]
-    events: list[int | tuple[NativeKernel, tuple[int | _OfSize, ...]]] = field(
-        default_factory=list["int | tuple[NativeKernel, tuple[int | _OfSize, ...]]"]
-    )
+    events: list[Event] = field(default_factory=list[Event])
     is_complete: bool = True
     _numbers: dict[str, int] = field(default_factory=dict[str, int])
+    _made: int = 0
 
     def operand(self, value: PlannedValue, operand: NumpyOperand) -> None:
         """The operand for a value was asked for."""
@@ -73,37 +146,71 @@ class RecordedStep:
             self.is_complete = False
         elif operand.name not in self._numbers:
             self._numbers[operand.name] = number
-            self.events.append(number)
+            self.events.append(Wanted(number))
+
+    def scratch(self, operand: NumpyOperand) -> None:
+        """Scratch was allocated."""
+        self.events.append(Scratch(operand.shape, operand.type.dtype))
+        self._is_made(operand)
+
+    def prepared(
+        self, operand: NumpyOperand, kernel: NativeKernel, inputs: Sequence[NumpyOperand],
+        sizes: Sequence[Size],
+    ) -> None:  # fmt: skip
+        """An array was computed of constant ones."""
+        numbers, type = tuple(map(self._number, inputs)), operand.type
+        self.events.append(Prepared(kernel, numbers, tuple(sizes), type.shape, type.dtype))
+        self._is_made(operand)
+
+    def _is_made(self, operand: NumpyOperand) -> None:
+        self._numbers[operand.name] = len(self.values) + self._made
+        self._made += 1
 
     def command(self, kernel: NativeKernel, arguments: Sequence[Argument]) -> None:
         """A command was written."""
-        listed: list[int | _OfSize] = []
-        for argument in arguments:
-            if not isinstance(argument, NumpyOperand):
-                listed.append(_OfSize(argument))
-            elif argument.name in self._numbers:
-                listed.append(self._numbers[argument.name])
-            else:
-                self.is_complete = False
-        self.events.append((kernel, tuple(listed)))
+        listed = [
+            self._number(argument) if isinstance(argument, NumpyOperand) else OfSize(argument)
+            for argument in arguments
+        ]
+        self.events.append(Called(kernel, tuple(listed)))
+
+    def blocks_begun(self, count: Size) -> None:
+        """Commands are repeated from here."""
+        self.events.append(BlocksBegun(count))
+
+    def blocks_ended(self) -> None:
+        """Commands are no longer repeated."""
+        self.events.append(BlocksEnded())
+
+    def _number(self, operand: NumpyOperand) -> int:
+        number = self._numbers.get(operand.name)
+        if number is None:
+            self.is_complete = False
+            return 0
+        return number
 
     def repeat(self, writer: CommandWriter, values: Sequence[PlannedValue]) -> None:
         """Do the same with other values."""
         operands: dict[int, NumpyOperand] = {}
+        made = len(values)
         for event in self.events:
-            if isinstance(event, int):
-                operands[event] = writer.operand(values[event])
-            else:
-                kernel, arguments = event
-                listed = [a.size if isinstance(a, _OfSize) else operands[a] for a in arguments]
-                writer.command(kernel, listed)
-
-
-@dataclass(frozen=True)
-class _OfSize:
-    """An argument that is a size, in contrast to the number of a value."""
-
-    size: Size
+            match event:
+                case Wanted(number):
+                    operands[number] = writer.operand(values[number])
+                case Called(kernel, arguments):
+                    listed = [a.size if isinstance(a, OfSize) else operands[a] for a in arguments]
+                    writer.command(kernel, listed)
+                case Scratch(shape, dtype):
+                    operands[made] = writer.scratch(shape, dtype)
+                    made += 1
+                case Prepared(kernel, numbers, sizes, shape, dtype):
+                    inputs = [operands[number] for number in numbers]
+                    operands[made] = writer.prepared(kernel, inputs, sizes, shape, dtype)
+                    made += 1
+                case BlocksBegun(count):
+                    writer.begin_blocks(count)
+                case BlocksEnded():
+                    writer.end_blocks()
 
 
 class RepeatedSteps:
