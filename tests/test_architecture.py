@@ -161,6 +161,14 @@ TABLE: dict[str, tuple[str, ...]] = {
         "compiler.record",
         "compiler.cost",
     ),
+    "compiler.codegen.native.commands.step_store": (
+        "compiler.options",
+        "compiler.support",
+        "compiler.ir.dims",
+        "compiler.ir.types",
+        "compiler.codegen.module_store",
+        "compiler.codegen.native",
+    ),
     "compiler.codegen.module_store": (
         "compiler.errors",
         "compiler.options",

@@ -211,7 +211,7 @@ def module_key(target: str, options: Options, *made_of: object) -> str:
     """
     chosen = {field.name: getattr(options, field.name) for field in fields(options)}
     chosen["disable"] = sorted(options.disable)
-    decided = (target, chosen, made_of, _sources_digest(), sys.version_info[:3], np.__version__)
+    decided = (target, chosen, made_of, sources_digest(), sys.version_info[:3], np.__version__)
     return hashlib.sha256(repr(decided).encode()).hexdigest()
 
 
@@ -248,7 +248,7 @@ def _array_digest(name: str, array: Array) -> bytes:
 
 
 @cache
-def _sources_digest() -> str:
+def sources_digest() -> str:
     """Return the digest of names, modification times and sizes of the files of the packages."""
     files = sorted(file for package in _PACKAGES for file in _files(str(package)))
     return hashlib.sha256(repr(files).encode()).hexdigest()

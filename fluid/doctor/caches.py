@@ -11,6 +11,7 @@ from tempfile import mkdtemp
 
 from compiler.codegen import module_store
 from compiler.codegen.ahead import kernel_cache
+from compiler.codegen.native.commands import step_store
 from compiler.codegen.triton.tiling import tuning
 from compiler.options import Cache
 from compiler.support.private_folders import DRAFT, private_folder
@@ -19,11 +20,11 @@ from runtime.native import object_cache
 __all__ = ["KINDS", "cache_folder", "clear", "nbytes", "unusable"]
 
 ENTRIES: dict[str, re.Pattern[str]] = {
-    "modules": module_store.ENTRY, "native": object_cache.ENTRY, "kernels": kernel_cache.ENTRY,
-    "tiles": tuning.ENTRY,
+    "modules": module_store.ENTRY, "steps": step_store.ENTRY, "native": object_cache.ENTRY,
+    "kernels": kernel_cache.ENTRY, "tiles": tuning.ENTRY,
 }  # fmt: skip
-"""Modules with folded weights, code for CPUs, kernels for GPUs, and tiles measured there: the names
-of each cache's files and folders."""
+"""Modules with folded weights, layers and their code for CPUs, kernels for GPUs, and tiles measured
+there: the names of each cache's files and folders."""
 KINDS = (*ENTRIES,)
 
 

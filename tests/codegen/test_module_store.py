@@ -226,7 +226,7 @@ def test_everything_that_decides_the_code_is_in_the_key(monkeypatch: pytest.Monk
         module_key("numpy", Options(check=1), "program"),
         module_key("numpy", Options(disable=frozenset({"schedule"})), "program"),
     }
-    monkeypatch.setattr(module_store, "_sources_digest", lambda: "edited")
+    monkeypatch.setattr(module_store, "sources_digest", lambda: "edited")
     keys.add(module_key("numpy", Options(), "program"))
     assert len(keys) == 5
 

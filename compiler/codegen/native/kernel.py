@@ -16,6 +16,7 @@ from typing import TypeAlias
 from compiler.codegen.native.llvm_ir import I64, POINTER, Function, Type, Value, module_text
 from compiler.codegen.native.machine import Machine
 from compiler.ir.dims import Size
+from compiler.support.cached_property import cached_property
 from compiler.support.dataclass import dataclass
 
 SLOT = 8
@@ -26,13 +27,15 @@ SLOT = 8
 class NativeKernel:
     """A kernel's functions, its entry first, and the number of its units of work.
 
-    `flops` and `nbytes` are its cost: arithmetic operations, and bytes read and written once.
+    `flops` and `nbytes` are its cost: arithmetic operations, and bytes read and written once. One
+    that was `stored` has its name and its text instead of functions.
     """
 
     functions: Sequence[Function]
     units: Size
     flops: Size = 0
     nbytes: Size = 0
+    stored: tuple[str, str] | None = None
 
     @property
     def work(self) -> Size:
@@ -42,11 +45,15 @@ class NativeKernel:
     @property
     def name(self) -> str:
         """The name of the entry."""
-        return self.functions[0].name
+        return self.functions[0].name if self.stored is None else self.stored[0]
 
     def text(self) -> str:
         """The LLVM IR of the kernel as a module of its own."""
-        return module_text(self.functions)
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
+        return module_text(self.functions) if self.stored is None else self.stored[1]
 
 
 OnKernel: TypeAlias = Callable[[str, str, Machine], object]

@@ -16,7 +16,7 @@ from compiler.codegen.module_writer import NumpyOperand, shape_text
 from compiler.codegen.native.accesses.checks import AccessChecks
 from compiler.codegen.native.bounds.instrument import with_bounds_checks
 from compiler.codegen.native.checks.reference_rows import CHECKS, checks_lines
-from compiler.codegen.native.commands.repeated_steps import RecordedStep, RepeatedSteps
+from compiler.codegen.native.commands.repeated_steps import RecordedStep, RepeatedSteps, Stored
 from compiler.codegen.native.commands.sequences import (
     Argument,
     Commands,
@@ -52,18 +52,14 @@ class NativeModuleWriter(KernelModuleWriter):
     With `checks_bounds` the kernels check all their accesses, and each call has what errors name.
     `on_kernel` is called with each kernel that is written. `fallbacks` are the steps that run in
     NumPy since they have no kernels, with the reasons. Kernels that an `earlier` writer of the same
-    plan wrote are taken from it.
+    plan wrote are taken from it, and steps of earlier modules from those that are `stored`.
     """
 
     def __init__(
-        self,
-        plan: Plan,
-        machine: Machine,
-        checks_bounds: bool = False,
-        on_kernel: OnKernel | None = None,
-        fallbacks: Mapping[int, str] | None = None,
-        earlier: NativeModuleWriter | None = None,
-    ) -> None:
+        self, plan: Plan, machine: Machine, checks_bounds: bool = False,
+        on_kernel: OnKernel | None = None, fallbacks: Mapping[int, str] | None = None,
+        earlier: NativeModuleWriter | None = None, stored: Stored | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(plan, _TAKEN)
         self.machine = machine
         self.checks_bounds = checks_bounds
@@ -79,11 +75,12 @@ class NativeModuleWriter(KernelModuleWriter):
         self.costs: list[KernelCall] = []
         self.refused: dict[int, str] = {}
         """The steps that cannot be written as kernels, with the reasons."""
-        self._made: dict[Hashable, Steps] = {} if earlier is None else earlier._made
-        self._lowering = KernelLowering(machine) if earlier is None else earlier._lowering
+        self._made, self._lowering = dict[Hashable, Steps](), KernelLowering(machine)
+        if earlier is not None:
+            self._made, self._lowering = earlier._made, earlier._lowering
         self._repeats: Size = 1
         self.recording: RecordedStep | None = None
-        self.repeated = RepeatedSteps(self)
+        self.repeated = RepeatedSteps(self, stored)
         self.accesses = AccessChecks(self, checks_bounds, lambda text: self._loop.expect(text))
         self._prepared: dict[str, tuple[str, ...]] = {}
         self._before_loop: int | None = None
@@ -92,10 +89,8 @@ class NativeModuleWriter(KernelModuleWriter):
         self._outer_depth = 0
         self._begun: Commands | None = None
         self._expected: dict[str, None] = {}
-        self._of_operands = 0
-        """Lines of `bind` that name operands."""
-        self._recorded: tuple[int, ...] = ()
-        """The extent of what was recorded as something else than operands and commands."""
+        self._of_operands, self._recorded = 0, tuple[int, ...]()
+        """Lines of `bind` that name operands, and the extent of what else was recorded."""
         self.body = StepWriter(STEP_DEPTH, self.end_sequence)
 
     def operand(self, value: PlannedValue) -> NumpyOperand:
@@ -117,6 +112,10 @@ class NativeModuleWriter(KernelModuleWriter):
     def holds_constant(self, value: PlannedValue) -> bool:
         """True for state whose values never change, or only between runs."""
         return value.place is StorageKind.PARAM and value.home in self.constants
+
+    def context(self) -> Hashable:
+        """What the code of a step depends on besides the step."""
+        return self.machine, self.winograd, *self.required, *self.accesses.facts.sizes
 
     def extent(self) -> Hashable:
         """How much there is of all but what a recording has."""

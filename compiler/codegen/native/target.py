@@ -17,6 +17,7 @@ from compiler.codegen.nan_checks import check_outputs
 from compiler.codegen.native.accesses.checks import ChangedNumbers
 from compiler.codegen.native.builder import NativeKernelBuilder
 from compiler.codegen.native.checks.step_checks import compared_with_reference
+from compiler.codegen.native.commands.repeated_steps import Stored
 from compiler.codegen.native.element_types import COMPUTED
 from compiler.codegen.native.global_reductions import global_reduction
 from compiler.codegen.native.host import host_machine
@@ -52,7 +53,7 @@ class NativeTarget:
     `machine` is the CPU to generate for, by default the most capable level that this one has.
     `on_kernel`, if not None, is called with the name, the IR text and the machine of each kernel as
     soon as it is written: again where a module is written once more, and also for ops that then run
-    in NumPy. With `compares`, all plans are `compared`.
+    in NumPy. With `compares`, all plans are `compared`. Steps of earlier modules are `stored`.
     """
 
     name = "native"
@@ -65,10 +66,12 @@ class NativeTarget:
         machine: Machine | None = None,
         on_kernel: OnKernel | None = None,
         compares: bool = False,
+        stored: Stored | None = None,
     ) -> None:
         self._machine = machine
         self._on_kernel = on_kernel
         self._compares = compares
+        self._stored = stored
 
     @property
     def multiplies_bytes(self) -> bool:
@@ -118,7 +121,9 @@ class NativeTarget:
         machine, fallbacks = self._machine or host_machine(), _too_many_operands(plan)
         writer: NativeModuleWriter | None = None
         while True:
-            writer = NativeModuleWriter(plan, machine, bounds, self._on_kernel, fallbacks, writer)
+            writer = NativeModuleWriter(
+                plan, machine, bounds, self._on_kernel, fallbacks, writer, self._stored
+            )
             writer.expects_numbers = check_numbers
             try:
                 module = _module(plan, writer, poison)

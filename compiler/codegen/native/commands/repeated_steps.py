@@ -32,6 +32,10 @@ class CommandWriter(Protocol):
     bound_dims: set[str]
     recording: RecordedStep | None
 
+    def context(self) -> Hashable:
+        """What the code of a step depends on besides the step."""
+        ...
+
     def operand(self, value: PlannedValue) -> NumpyOperand:
         """The operand for a value."""
         ...
@@ -213,11 +217,26 @@ class RecordedStep:
                     writer.end_blocks()
 
 
-class RepeatedSteps:
-    """Writes the steps of a module; those that equal an earlier one by its commands."""
+class Stored(Protocol):
+    """Recorded steps of earlier modules."""
 
-    def __init__(self, writer: CommandWriter) -> None:
-        self._writer = writer
+    def find(self, form: Hashable) -> list[Event] | None:
+        """The events of a step; None if there are none."""
+        ...
+
+    def add(self, form: Hashable, events: Sequence[Event]) -> None:
+        """Store the events of a step."""
+        ...
+
+
+class RepeatedSteps:
+    """Writes the steps of a module; those that equal an earlier one by its commands.
+
+    Steps of earlier modules are `stored`, if it is not None.
+    """
+
+    def __init__(self, writer: CommandWriter, stored: Stored | None = None) -> None:
+        self._writer, self._stored = writer, stored
         self._known: dict[Hashable, RecordedStep] = {}
         self._tries: dict[Hashable, int] = {}
 
@@ -227,12 +246,20 @@ class RepeatedSteps:
         if described is None:
             return emit()
         form, values = described
-        if form in self._known:
-            return self._known[form].repeat(self._writer, values)
+        known = self._known.get(form)
+        if known is not None:
+            return known.repeat(self._writer, values)
+        recording = RecordedStep({value: number for number, value in enumerate(values)})
+        stored = self._stored if self._is_own(step) else None
+        context = self._writer.context()
+        events = None if stored is None else stored.find((context, form))
+        if events is not None:
+            recording.events = events
+            self._known[form] = recording
+            return recording.repeat(self._writer, values)
         tries = self._tries[form] = self._tries.get(form, 0) + 1
         if tries > TRIES:
             return emit()
-        recording = RecordedStep({value: number for number, value in enumerate(values)})
         before = self._writer.extent()
         self._writer.recording = recording
         try:
@@ -241,7 +268,13 @@ class RepeatedSteps:
             self._writer.recording = None
         if recording.is_complete and self._writer.extent() == before:
             self._known[form] = recording
+            if stored is not None:
+                stored.add((context, form), recording.events)
         return None
+
+    def _is_own(self, step: Step) -> bool:
+        """True if the ops are of this package: others may change without its sources."""
+        return all(type(op.defn).__module__.startswith("compiler.") for op in step.ops)
 
 
 class _Description:
