@@ -20,8 +20,9 @@ class NameSizes(Pass):
     with different numbers may be equal at run time. Outputs of branches and loops, what these
     overwrite, and tensor arrays, are not changed.
 
-    On a device every such size has a name; on a CPU those of collectives, which exchange the rows
-    of sparse gradients, and what is computed from them: other ops compute in NumPy.
+    On a device every such size has a name; on a CPU those that kernels set, those of collectives,
+    which exchange the rows of sparse gradients, and what is computed from them: other ops compute
+    in NumPy.
     """
 
     name = "name_sizes"
@@ -29,7 +30,7 @@ class NameSizes(Pass):
 
     @classmethod
     def configure(cls, options: Options, target: OpTarget | None) -> Self | None:
-        """Name the sizes of all ops on devices, those of collectives on CPUs with native code."""
+        """Name the sizes of all ops on devices, of some ops on CPUs with native code."""
         return cls(everywhere=target.on_device) if target else None
 
     def __init__(self, everywhere: bool = True) -> None:
@@ -45,7 +46,7 @@ class NameSizes(Pass):
 
     def _name_outputs(self, g: Graph, op: Op) -> None:
         inferred = infer_with_distinct_sizes(op) or {}
-        makes_names = self._everywhere or op.defn.is_ordered()
+        makes_names = self._everywhere or op.defn.is_ordered() or op.defn.sets_output_sizes
         for slot, vars in op.outputs.items():
             types = [*listed(inferred.get(slot)), *(None for _ in vars)]
             for var, type in zip(vars, types, strict=False):
