@@ -26,13 +26,15 @@ from compiler.support.thresholds import threshold
 class LoopAxis:
     """A loop of the nest; if `outer` is set, the `chunk` iterations from `outer` times `chunk` on.
 
-    `outer` is the number of a unit of work, or of a part of a split reduction.
+    `outer` is the number of a unit of work, or of a part of a split reduction. A loop that `ends`
+    has as many iterations as data says, at most its size.
     """
 
     name: str
     size: Size
     outer: LoopAxis | None = None
     chunk: Size = 0
+    ends: bool = False
 
     @property
     def iterations(self) -> Size:
@@ -300,7 +302,10 @@ def _split_loop(
     size = kernel.loops[loop]
     if isinstance(kernel, MatmulBody) and loop == 1:
         return forms.loops[0]
-    axes = _split(f"r{loop}", size, () if loop in kernel.ends else cuts)
+    if loop in kernel.ends:
+        axes = [LoopAxis(f"r{loop}", size, ends=True)]
+    else:
+        axes = _split(f"r{loop}", size, cuts)
     if kernel.split_size is not None:
         _share(axes, forms.axes[0][0])
     return axes

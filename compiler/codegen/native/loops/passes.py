@@ -24,6 +24,9 @@ from compiler.support.dataclass import dataclass
 SIZE_HINT = 64
 """The value of a symbolic size that costs are estimated for."""
 
+ENDED_HINT = 8
+"""A likely number of iterations of a loop that data ends, such as the elements of a cell."""
+
 _SIMPLE = frozenset(
     "add subtract multiply negative where less less_equal greater greater_equal equal not_equal "
     "maximum minimum absolute logical_and logical_or logical_not square astype full size".split()
@@ -41,6 +44,11 @@ _FOLD = 12.0
 def hint(size: Size) -> int:
     """A size, or a likely value of a symbolic one."""
     return size if isinstance(size, int) else SIZE_HINT
+
+
+def likely_iterations(axis: LoopAxis) -> int:
+    """The iterations of an axis, or a likely number of them."""
+    return min(hint(axis.iterations), ENDED_HINT) if axis.ends else hint(axis.iterations)
 
 
 @dataclass(eq=False)
@@ -166,7 +174,7 @@ def effective_lanes(lane: LoopAxis | None, lanes: int, machine: Machine) -> floa
     """How many iterations of an axis one operation of lanes does, counting its remainder."""
     if lane is None:
         return 1.0
-    size = hint(lane.size)
+    size = likely_iterations(lane)
     steps = math.ceil(size / lanes) if machine.has_masks else size // lanes + size % lanes
     return max(size, 1) / max(steps, 1)
 
@@ -174,7 +182,7 @@ def effective_lanes(lane: LoopAxis | None, lanes: int, machine: Machine) -> floa
 def _count(axes: Axes, lane: LoopAxis | None, width: float) -> float:
     total = 1.0
     for axis in axes:
-        total *= hint(axis.size)
+        total *= likely_iterations(axis)
     return total / width if lane in axes else total
 
 
