@@ -26,23 +26,48 @@ def owned(item: Any, inputs: Any) -> Any:
     if hasattr(item, "append"):
         return [owned(entry, inputs) for entry in item]
     item = np.asarray(item)
-    if item.base is None and not any(item is x for x in inputs):
+    shared = item.base is not None
+    for x in inputs:
+        shared = shared or item is x
+    if not shared:
         return item
     expect_memory(item.shape, item.itemsize)
     return item.copy()
 
 
+def owned_items(items: Any, inputs: Any, arrays: Any) -> Any:
+    """Return a tensor array whose items own their memory, as those of the input `arrays` do."""
+    known = {id(None)}.union(*(map(id, array) for array in arrays))
+    result, ids = list(items), list(map(id, items))
+    for new in set(ids) - known:
+        position = -1
+        for _ in range(ids.count(new)):
+            position = ids.index(new, position + 1)
+            result[position] = owned(items[position], inputs)
+    return result
+
+
 def fitted(item: Any, dtype: str, shape: Any, view: Any) -> Any:
     """Fit a pointwise result to its type: sum over broadcast axes, or broadcast it."""
     item = np.asarray(item)
-    padded = (1,) * (item.ndim - len(view)) + tuple(view)
-    pairs = enumerate(zip(item.shape, padded, strict=True))
-    axes = tuple(axis for axis, (size, want) in pairs if want == 1 and size != 1)
-    if axes:
-        item = item.sum(axis=axes, keepdims=True)
-    if item.size != np.prod(shape, dtype=int):
-        item = np.broadcast_to(item, shape)
-    return item.reshape(shape).astype(dtype, copy=False)
+    if item.shape != view:
+        padded = (1,) * (item.ndim - len(view)) + view
+        pairs = enumerate(zip(item.shape, padded, strict=True))
+        axes = tuple(axis for axis, (size, want) in pairs if want == 1 and size != 1)
+        if axes:
+            item = item.sum(axis=axes, keepdims=True)
+    if item.shape != shape:
+        fits = item.size == np.prod(shape, dtype=int)
+        item = item.reshape(shape) if fits else np.broadcast_to(item, shape)
+    return item.astype(dtype, copy=False)
+
+
+def broadcast_shape(first: Any, *others: Any) -> Any:
+    """Return the shape that shapes broadcast to."""
+    for other in others:
+        if other != first:
+            return np.broadcast_shapes(first, *others)
+    return first
 
 
 def emit_dynamic(writer: ModuleWriter, op: PlannedOp) -> None:
@@ -114,7 +139,10 @@ class _ReferenceCall:
         operand = self.writer.operand(value)
         if _is_bfloat16(value):
             item = f"{item}.astype({DType.BF16.numpy.name!r})"
-        if value.type.is_open:
+        if value.type.is_array:
+            both = f"[{self.arrays()}], [{self.tensor_arrays()}]"
+            self.writer.line(f"{operand} = {self.writer.function(owned_items)}({item}, {both})")
+        elif value.type.is_open:
             self.writer.line(
                 f"{operand} = {self.writer.function(owned)}({item}, [{self.arrays()}])"
             )
@@ -132,6 +160,11 @@ class _ReferenceCall:
             and (value.type.is_open or not self.op.defn.slots[slot].shape_only)
         )
         return ", ".join(map(self.name, values))
+
+    def tensor_arrays(self) -> str:
+        """Names of the tensor arrays the op reads."""
+        values = (value for values in self.op.inputs.values() for value in values)
+        return ", ".join(dict.fromkeys(self.name(v) for v in values if v.type.is_array))
 
 
 class _Pointwise(_ReferenceCall):
@@ -177,7 +210,10 @@ class _Pointwise(_ReferenceCall):
             shape = self._own_shape(self.op.inputs[first][0])
             return shape, shape
         values = [(slot, i, v) for slot, vs in self.op.inputs.items() for i, v in enumerate(vs)]
-        shape = f"np.broadcast_shapes({', '.join(self.view(*operand) for operand in values)})"
+        shapes = list(dict.fromkeys(self.view(*operand) for operand in values))
+        shape = shapes[0]
+        if len(shapes) > 1:
+            shape = f"{self.writer.function(broadcast_shape)}({', '.join(shapes)})"
         return shape, shape
 
     def _own_shape(self, value: PlannedValue) -> str:

@@ -195,6 +195,8 @@ def product_gradients(
 
 def as_matrix(array: Array, split: int) -> Array:
     """Reshape to a matrix: the axes before `split` are rows, the others columns."""
+    if array.ndim == 2 and split == 1:
+        return array
     rows, columns = 1, 1
     for axis, size in enumerate(array.shape):
         rows, columns = (rows * size, columns) if axis < split else (rows, columns * size)
@@ -203,8 +205,8 @@ def as_matrix(array: Array, split: int) -> Array:
 
 def flat_product(X: Array, Y: Array, split: int, cut: int) -> Array:
     """Return the product of X and Y, flattened after `split` and `cut` axes, in Out's shape."""
-    out = np.matmul(as_matrix(X, split), as_matrix(Y, cut))
-    return out.reshape(X.shape[:split] + Y.shape[cut:])
+    out, shape = np.matmul(as_matrix(X, split), as_matrix(Y, cut)), X.shape[:split] + Y.shape[cut:]
+    return out if out.shape == shape else out.reshape(shape)
 
 
 def flat_gradients(X: Array, Y: Array, d_Out: Array, split: int, cut: int) -> dict[str, Array]:

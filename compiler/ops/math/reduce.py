@@ -67,6 +67,8 @@ def sum_gradient(values: Array, shape: Any, axes: Any, averages: bool) -> Array:
 
 def sum_to_shape(values: Array, shape: Any) -> Array:
     """Sum over the broadcast axes, to reduce an array to `shape`."""
+    if values.shape == tuple(shape):
+        return values
     padded = (1,) * (values.ndim - len(shape)) + tuple(shape)
     pairs = enumerate(zip(values.shape, padded, strict=True))
     axes = tuple(axis for axis, (size, want) in pairs if want == 1 and size != 1)
