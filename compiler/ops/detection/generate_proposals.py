@@ -17,7 +17,7 @@ from compiler.ir.opdef.attribute_bounds import between
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection.box_coder import centre_and_size, require_boxes
 from compiler.ops.detection.nms import lod_offsets, rows_of_images
-from compiler.ops.detection.nms_numpy import suppress
+from compiler.ops.detection.nms_numpy import best_first, smallest_first, suppress
 from compiler.ops.image.layouts import require_images
 from compiler.ops.type_checks import differ, shown
 
@@ -96,16 +96,15 @@ class GenerateProposals(OpDef, op="generate_proposals"):
         for score, code, info in zip(Scores, BboxDeltas, ImInfo, strict=True):
             scores = np.moveaxis(score, 0, -1).reshape(-1)
             codes = np.moveaxis(code, 0, -1).reshape(-1, 4)
-            order = np.argsort(-scores, kind="stable")
-            order = order[: self.pre_nms_topN] if self.pre_nms_topN > 0 else order
+            order = smallest_first(-scores, self.pre_nms_topN if self.pre_nms_topN > 0 else -1)
             proposals = proposed(anchors[order], codes[order], variances[order])
             proposals = np.clip(proposals, 0, np.tile(info[1::-1] - 1, 2)).astype(Scores.dtype)
             valid = large_enough(proposals, info, self.min_size)
             proposals, scores = proposals[valid], scores[order][valid]
             if self.nms_thresh > 0:
                 limits = (-np.inf, self.nms_thresh, self.eta, -1)
-                selected = suppress(proposals, scores, limits, False)
-                selected = selected[: self.post_nms_topN] if self.post_nms_topN > 0 else selected
+                most = self.post_nms_topN if self.post_nms_topN > 0 else -1
+                selected = suppress(proposals, scores, limits, False, most)
                 proposals, scores = proposals[selected], scores[selected]
             boxes.append(proposals)
             probs.append(scores[:, None])
@@ -215,7 +214,7 @@ class CollectFpnProposals(OpDef, op="collect_fpn_proposals"):
         images = [np.repeat(np.arange(len(level_counts)), level_counts) for level_counts in counts]
         rois, scores = np.concatenate(MultiLevelRois), np.concatenate(MultiLevelScores)
         image = np.concatenate(images)
-        best = np.argsort(-scores.reshape(-1), kind="stable")[: self.post_nms_topN]
+        best = smallest_first(-scores.reshape(-1), self.post_nms_topN)
         best = best[np.argsort(image[best], kind="stable")]
         number = np.bincount(image[best], minlength=len(counts[0]))
         offsets = np.concatenate([[0], np.cumsum(number)])
@@ -275,8 +274,7 @@ class RetinanetDetectionOutput(OpDef, op="retinanet_detection_output"):
                 nms_limits = (-np.inf, self.nms_threshold, self.nms_eta, -1)
                 selected.append(own[suppress(own[:, 2:], own[:, 1], nms_limits, False)])
             rows = np.concatenate(selected)
-            best = np.argsort(-rows[:, 1], kind="stable")
-            best = best[: self.keep_top_k] if self.keep_top_k > -1 else best
+            best = smallest_first(-rows[:, 1], self.keep_top_k)
             rows = rows[best] + np.array([1, 0, 0, 0, 0, 0])
             result.append(rows.astype(BBoxes[0].dtype))
         rows = rows_of_images(result, 6, BBoxes[0].dtype)
@@ -293,8 +291,7 @@ def level_candidates(
 ) -> Array:
     """Return class, score and box, in original image coordinates, of the best of one level."""
     flat = scores.reshape(-1)
-    valid = np.flatnonzero(flat > (0.0 if last else limits[0]))
-    order = valid[np.argsort(-flat[valid], kind="stable")][: limits[1] if limits[1] > -1 else None]
+    order = best_first(flat, 0.0 if last else limits[0], limits[1])
     number, label = order // scores.shape[1], order % scores.shape[1]
     boxes = proposed_plain(anchors[number], codes[number]) / info[2]
     edges = np.floor(info[1::-1] / info[2] + 0.5) - 1

@@ -8,6 +8,7 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import OpDef, Slots, attr, reads, writes, writes_lod
 from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.detection.nms_numpy import smallest_first
 from compiler.ops.type_checks import (
     differ,
     require_same_shape,
@@ -66,7 +67,7 @@ class MineHardExamples(OpDef, op="mine_hard_examples"):
             positions = np.flatnonzero(valid)
             negatives = int((matches >= 0).sum() * self.neg_pos_ratio)
             count = min(self.sample_size if hard else negatives, len(positions))
-            order = np.argsort(-loss[number][positions], kind="stable")[:count]
+            order = smallest_first(-loss[number][positions], count)
             chosen = np.sort(positions[order])
             if hard:
                 updated[number, np.setdiff1d(positions, chosen)] = -1

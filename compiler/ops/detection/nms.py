@@ -26,7 +26,12 @@ from compiler.ir.opdef import (
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection.box_coder import require_boxes
 from compiler.ops.detection.nms_classes_numpy import best_of_classes
-from compiler.ops.detection.nms_numpy import best_first, decayed_scores, merge_neighbours
+from compiler.ops.detection.nms_numpy import (
+    best_first,
+    decayed_scores,
+    merge_neighbours,
+    smallest_first,
+)
 from compiler.ops.type_checks import differ, shown
 
 POLYGONS = (8, 16, 24, 32)
@@ -302,8 +307,7 @@ class MatrixNms(Detections, op="matrix_nms"):
                 rows = [np.full(number.shape, label), lowered[mask][:, None], boxes[number[:, 0]]]
                 parts.append(np.concatenate([*rows, number + image * len(boxes)], axis=1))
             detections = np.concatenate(parts)
-            best = np.argsort(-detections[:, 1], kind="stable")
-            best = best[: self.keep_top_k] if self.keep_top_k > -1 else best
+            best = smallest_first(-detections[:, 1], self.keep_top_k)
             result.append(detections[best, :6].astype(BBoxes.dtype))
             positions.append(detections[best, 6:].astype(np.int32))
         offsets = lod_offsets(result)

@@ -10,6 +10,7 @@ import numpy as np
 from compiler.ir.types import Array
 from compiler.ops.detection.nms_numpy import (
     best_first,
+    smallest_first,
     suppress,
     touching_overlaps,
     unsuppressed,
@@ -47,14 +48,14 @@ def by_class(
         if label == background:
             continue
         own = boxes if boxes.ndim == 2 else boxes[:, label]
-        selected = suppress(own, class_scores, limits, normalized)
+        selected = suppress(own, class_scores, limits, normalized, keep)
         numbers.append(np.sort(selected) if in_order else selected)
         labels.append(np.full(len(selected), label, np.int64))
     if not labels:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     label, number = np.concatenate(labels), np.concatenate(numbers)
     if keep > -1 and len(label) > keep:
-        order = np.argsort(-scores[label, number], kind="stable")[:keep]
+        order = smallest_first(-scores[label, number], keep)
         return grouped(label[order], number[order], in_order)
     return label, number
 
@@ -116,12 +117,10 @@ def suppress_classes(
     selected = np.empty(0, np.int64)
     for start in range(0, len(boxes), 128):
         rows = slice(start, start + 128)
-        one, other = boxes[rows], labels[rows]
-        over = touching_overlaps(one, one, normalized) > threshold
-        over &= other[:, None] == other
-        better = touching_overlaps(boxes[selected], one, normalized) > threshold
-        better &= labels[selected][:, None] == other
-        survivors = unsuppressed(over, better.any(axis=0))
+        better = np.concatenate([selected, np.arange(len(labels))[rows]])
+        over = touching_overlaps(boxes[better], boxes[rows], normalized) > threshold
+        over &= labels[better][:, None] == labels[rows]
+        survivors = unsuppressed(over[len(selected) :], over[: len(selected)].any(axis=0))
         selected = np.concatenate([selected, np.array(survivors, np.int64) + start])
         if len(selected) >= keep:
             break

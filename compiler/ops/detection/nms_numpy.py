@@ -55,18 +55,32 @@ def box_areas(sides: Array, extra: float) -> Array:
 def best_first(scores: Array, threshold: float, top: int) -> Array:
     """Return the boxes above a threshold by descending score, at most `top` of them; -1 for all."""
     valid = np.flatnonzero(scores > threshold)
-    if -1 < top < len(valid):
-        last = len(valid) - max(top, 1)
-        valid = valid[scores[valid] >= np.partition(scores[valid], last)[last]]
-    order = valid[np.argsort(-scores[valid], kind="stable")]
-    return order[:top] if top > -1 else order
+    return valid[smallest_first(-scores[valid], top)]
+
+
+def smallest_first(keys: Array, count: int) -> Array:
+    """Return the indices of a stable ascending sort, at most the first `count`; -1 for all.
+
+    >>> smallest_first(np.array([3, 1, 2, 1]), 2).tolist()
+    [1, 3]
+    """
+    if not -1 < count < len(keys):
+        return np.argsort(keys, kind="stable")
+    last = max(count, 1) - 1
+    candidates = np.flatnonzero(~(keys > np.partition(keys, last)[last]))
+    return candidates[np.argsort(keys[candidates], kind="stable")[:count]]
 
 
 def suppress(
-    boxes: Array, scores: Array, limits: tuple[float, float, float, int], normalized: bool
+    boxes: Array,
+    scores: Array,
+    limits: tuple[float, float, float, int],
+    normalized: bool,
+    keep: int = -1,
 ) -> Array:
     """Return the boxes whose overlap with better kept boxes does not exceed a threshold.
 
+    They are in descending order of score, at most the first `keep` of them; -1 for all.
     `limits` are the minimum score, the threshold, the factor that shrinks it with each kept box
     while it is above 0.5, and the maximum number of candidates. Candidates are compared in blocks
     of 128: with each other, then the kept ones with all remaining ones.
@@ -75,17 +89,20 @@ def suppress(
     order = best_first(scores, least, top)
     best_iou = np.full(len(order), -np.inf, boxes.dtype)
     selected: list[Array] = []
-    while len(order):
+    count = 0
+    while len(order) and (keep < 0 or count < keep):
         block, own = order[:128], boxes[order[:128]]
         iou = touching_overlaps(own, own, normalized)
         survivors, threshold = keep_in_block(iou, best_iou[:128], threshold, eta)
         selected.append(block[survivors])
+        count += len(survivors)
         left = np.flatnonzero(~(best_iou[128:] > threshold)) + 128
         order, best_iou = order[left], best_iou[left]
         if len(order) and survivors:
             better = touching_overlaps(own[survivors], boxes[order], normalized)
             np.maximum(best_iou, better.max(axis=0), out=best_iou)
-    return np.concatenate(selected) if selected else np.empty(0, np.int64)
+    kept = np.concatenate(selected) if selected else np.empty(0, np.int64)
+    return kept[:keep] if keep > -1 else kept
 
 
 def keep_in_block(
@@ -106,13 +123,15 @@ def unsuppressed(over: Array, removed: Array) -> list[int]:
 
     `over` is bool [K, K], in descending order of score; `removed` are those that are not kept.
     """
-    rows = np.packbits(over, axis=1, bitorder="little")
-    gone = int.from_bytes(np.packbits(removed, bitorder="little").tobytes(), "little")
+    rows = np.packbits(~over, axis=1, bitorder="little")
+    width, rest = rows.shape[1], rows.tobytes()
+    free = int.from_bytes(np.packbits(~removed, bitorder="little").tobytes(), "little")
     survivors: list[int] = []
-    for position, row in enumerate(rows):
-        if not gone >> position & 1:
-            survivors.append(position)
-            gone |= int.from_bytes(row.tobytes(), "little")
+    while free:
+        position = (free & -free).bit_length() - 1
+        survivors.append(position)
+        free &= int.from_bytes(rest[position * width : (position + 1) * width], "little")
+        free &= -2 << position
     return survivors
 
 

@@ -12,15 +12,36 @@ from compiler.ir.types import Array, TensorType
 from compiler.ops.image.layouts import require_images
 
 
-def select_row_column_maxima(table: Array) -> Array:
-    """Return True at the maximum, the maximum outside its row and column, and so on."""
-    chosen = np.zeros(table.shape, np.bool_)
-    free_rows, free_columns = np.ones(table.shape[0], np.bool_), np.ones(table.shape[1], np.bool_)
-    for position in np.argsort(-table, axis=None, kind="stable"):
-        row, column = divmod(int(position), table.shape[1])
-        if free_rows[row] and free_columns[column]:
-            chosen[row, column] = True
-            free_rows[row] = free_columns[column] = False
+def ascending_keys(values: Array) -> Array:
+    """Return integers in the order of numbers, above the least integer; NaN is below all numbers.
+
+    >>> keys = ascending_keys(np.array([np.nan, -np.inf, -1, -0.0, 0, 1, np.inf]))
+    >>> np.diff(keys).tolist()[3], (np.diff(keys) >= 0).all()
+    (0, np.True_)
+    """
+    if values.dtype.kind != "f":
+        return values.astype(np.int64)
+    bits = (values + values.dtype.type(0)).view(f"i{values.dtype.itemsize}")
+    limits = np.iinfo(bits.dtype)
+    keys = bits ^ ((bits >> (limits.bits - 1)) & limits.max)
+    keys[np.isnan(values)] = limits.min + 1
+    return keys
+
+
+def select_row_column_maxima(tables: Array) -> Array:
+    """Return True at the maximum, the maximum outside its row and column, and so on.
+
+    Of each of the tables [count, rows, columns]; the first of equal numbers is taken.
+    """
+    keys, chosen = ascending_keys(tables), np.zeros(tables.shape, np.bool_)
+    count, rows, columns = tables.shape
+    taken = np.iinfo(keys.dtype).min
+    table: Array = np.arange(int(count))
+    for _ in range(min(rows, columns)):
+        row, column = np.divmod(keys.reshape(count, rows * columns).argmax(axis=1), columns)
+        chosen[table, row, column] = True
+        keys[table, row] = taken
+        keys[table, :, column] = taken
     return chosen
 
 
@@ -51,11 +72,9 @@ class SimilarityFocus(OpDef, op="similarity_focus"):
         return X
 
     def numpy(self, X: Array) -> Array:
-        permuted = np.moveaxis(X, self.axis, 1)
-        chosen = np.zeros((len(X), 1, *permuted.shape[2:]), np.bool_)
-        for tables, mask in zip(permuted, chosen, strict=True):
-            for index in self.indexes:
-                mask[0] |= select_row_column_maxima(tables[index])
+        tables = np.moveaxis(X, self.axis, 1)[:, self.indexes]
+        chosen = select_row_column_maxima(tables.reshape(-1, *tables.shape[2:]))
+        chosen = np.logical_or.reduce(chosen.reshape(tables.shape), axis=1, keepdims=True)
         spread = np.broadcast_to(np.moveaxis(chosen, 1, self.axis), X.shape)
         return spread.astype(X.dtype)
 

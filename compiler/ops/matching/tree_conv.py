@@ -15,76 +15,121 @@ from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, shown
 
 
-def tree_edges(rows: Array, nodes: int) -> Array:
-    """Return the edges [n, 2] before the first 0; raises ValueError for unknown nodes."""
-    ends = np.flatnonzero((rows == 0).any(axis=1))
-    edges = rows[: ends[0]] if len(ends) else rows
+def batch_edges(EdgeSet: Array, nodes: int) -> tuple[Array, Array, Array]:
+    """Return the parents and children [n] in the nodes of all trees, and each tree's edge count.
+
+    Edges of a tree end at the first 0. Raises ValueError for unknown nodes.
+    """
+    valid = (EdgeSet != 0).all(axis=2)
+    valid = np.logical_and.accumulate(valid, axis=1)
+    edges = EdgeSet[valid].astype(np.int64)
     if edges.size and not 1 <= edges.min() <= edges.max() <= nodes:
         raise ValueError(f"EdgeSet has the node {edges.max()}, expected 1 to {nodes}")
-    return edges
+    firsts = np.repeat(np.arange(len(EdgeSet)) * nodes, valid.sum(axis=1))
+    return edges[:, 0] - 1 + firsts, edges[:, 1] - 1 + firsts, valid.sum(axis=1)
 
 
-def tree_weights(rows: Array, nodes: int, depth: int) -> tuple[Array, Array, Array]:
-    """Return the nodes of each root's subtree: roots [n], in order, nodes [n], weights [n, 3].
+def sibling_places(counts: Array) -> Array:
+    """Return where each child is among its siblings, from 0 to 1; 0.5 for an only child.
 
-    The weights are those of the parts left, right and top.
+    `counts` are the numbers of children of each node; children follow in this order.
     """
-    edges, children = tree_edges(rows, nodes), dict[int, list[int]]()
-    for parent, child in edges.tolist():
-        children.setdefault(parent - 1, []).append(child - 1)
-    roots: list[int] = []
-    members: list[int] = []
-    weights: list[tuple[float, float, float]] = []
-    for root in range(min(len(edges) + 1, nodes)):
+    number = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    siblings = np.repeat(counts, counts)
+    return np.where(siblings > 1, number / np.maximum(siblings - 1, 1), 0.5)
+
+
+def subtrees(
+    parents: Array, children: Array, roots: Array, nodes: int, depth: int
+) -> list[tuple[Array, Array, Array]]:
+    """Return roots, nodes and places among siblings [n] of each level of the roots' subtrees.
+
+    Every one of `nodes` nodes has one parent at most; a root is not in its own subtree again.
+    """
+    order = np.argsort(parents, kind="stable")
+    children, counts = children[order], np.bincount(parents, minlength=nodes)
+    places, begins = sibling_places(counts), np.cumsum(counts) - counts
+    levels = [(roots, roots, np.full(len(roots), 0.5))]
+    while len(levels) < depth and len(roots):
+        top, node, _ = levels[-1]
+        sizes = counts[node]
+        which = np.arange(int(sizes.sum())) + np.repeat(
+            begins[node] - (np.cumsum(sizes) - sizes), sizes
+        )
+        roots = np.repeat(top, sizes)
+        others = roots != children[which]
+        roots, which = roots[others], which[others]
+        levels.append((roots, children[which], places[which]))
+    return levels
+
+
+def visited_subtrees(
+    parents: Array, children: Array, roots: Array, depth: int
+) -> list[tuple[Array, Array, Array]]:
+    """`subtrees` of a graph: a node that is reached twice is where it is visited first."""
+    below = dict[int, list[int]]()
+    for parent, child in zip(parents.tolist(), children.tolist(), strict=True):
+        below.setdefault(parent, []).append(child)
+    depth = min(depth, len(parents) + 1)
+    levels: list[list[tuple[int, int, float]]] = [[] for _ in range(depth)]
+    for root in roots.tolist():
         waiting, visited = [(root, 0.5, 0)], {root}
         while waiting:
-            node, position, level = waiting.pop()
-            top = (depth - level) / depth
-            left = (1.0 - top) * position
-            roots.append(root)
-            members.append(node)
-            weights.append((left, (1.0 - top) * (1.0 - left), top))
-            below = children.get(node, []) if level + 1 < depth else []
-            positions = np.linspace(0.0, 1.0, len(below)).tolist() if len(below) > 1 else [0.5]
-            pairs = [(c, p) for c, p in zip(below, positions, strict=False) if c not in visited]
+            node, place, level = waiting.pop()
+            levels[level].append((root, node, place))
+            own = below.get(node, []) if level + 1 < depth else []
+            places = np.linspace(0.0, 1.0, len(own)).tolist() if len(own) > 1 else [0.5]
+            pairs = [(c, p) for c, p in zip(own, places, strict=False) if c not in visited]
             visited.update(child for child, _ in pairs)
-            waiting += [(child, position, level + 1) for child, position in pairs]
-    return np.array(roots, np.int64), np.array(members, np.int64), np.array(weights).reshape(-1, 3)
+            waiting += [(child, place, level + 1) for child, place in pairs]
+    tables = [np.array(rows, np.float64).reshape(-1, 3) for rows in levels]
+    return [(t[:, 0].astype(np.int64), t[:, 1].astype(np.int64), t[:, 2]) for t in tables]
 
 
 def batch_weights(
     EdgeSet: Array, nodes: int, depth: int, like: Array
 ) -> tuple[Array, Array, Array]:
-    """Return `tree_weights` of every tree of a batch, whose nodes are counted on."""
-    trees = [tree_weights(edges, nodes, depth) for edges in EdgeSet]
-    empty = np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, 3))
-    firsts = [tree * nodes for tree in range(len(trees))]
-    roots, members, weights = zip(empty, *trees, strict=True)
-    return (
-        np.concatenate([empty[0], *map(np.add, roots[1:], firsts)]),
-        np.concatenate([empty[1], *map(np.add, members[1:], firsts)]),
-        np.concatenate(weights).astype(like.dtype),
-    )
+    """Return the nodes of each root's subtree: roots [n], in order, nodes [n], weights [n, 3].
+
+    Nodes of all trees of a batch are counted on. The weights are those of the parts left, right
+    and top.
+    """
+    parents, children, edges = batch_edges(EdgeSet, nodes)
+    node, count = np.arange(nodes), len(EdgeSet) * nodes
+    is_root = node < np.minimum(edges + 1, nodes)[:, None]
+    roots = np.flatnonzero(is_root)
+    if (np.bincount(children) > 1).any():
+        levels = visited_subtrees(parents, children, roots, depth)
+    else:
+        levels = subtrees(parents, children, roots, count, depth)
+    parts: list[Array] = []
+    for level, (_, _, place) in enumerate(levels):
+        top = (depth - level) / depth
+        left = (1.0 - top) * place
+        parts.append(np.stack([left, (1.0 - top) * (1.0 - left), np.full(len(place), top)], axis=1))
+    owner, member = (np.concatenate([level[n] for level in levels]) for n in range(2))
+    order = np.argsort(owner, kind="stable")
+    return owner[order], member[order], np.concatenate(parts)[order].astype(like.dtype)
 
 
 def sums_by_index(values: Array, index: Array, count: int) -> Array:
-    """Return the sums [count, …] of the values [n, …] of each index, accumulated in float64."""
+    """Return the sums [count, …] of the values [n, …] of each index, accumulated in float64.
+
+    `index` ascends.
+    """
     sums = np.zeros((count, *values.shape[1:]), values.dtype)
-    order = np.argsort(index, kind="stable")
-    present, starts = np.unique(index[order], return_index=True)
-    if len(present):
-        sums[present] = np.add.reduceat(values[order], starts, axis=0, dtype=np.float64)
+    if len(index):
+        starts = np.flatnonzero(np.concatenate([[True], index[1:] != index[:-1]]))
+        sums[index[starts]] = np.add.reduceat(values, starts, axis=0, dtype=np.float64)
     return sums
 
 
 def visited_nodes(NodesVector: Array, terms: tuple[Array, Array, Array]) -> Array:
-    """Return the weighted sum of each root's nodes: [batch, roots, features, 3]."""
+    """Return the weighted sum of each root's nodes: [batch, roots, 3, features]."""
     (roots, members, weights), shape = terms, NodesVector.shape
     rows = NodesVector.reshape(-1, shape[2])
-    parts = [
-        sums_by_index(rows[members] * weights[:, part, None], roots, len(rows)) for part in range(3)
-    ]
-    return np.stack(parts, axis=-1).reshape(*shape, 3)
+    products = rows[members][:, None] * weights[:, :, None]
+    return sums_by_index(products, roots, len(rows)).reshape(*shape[:2], 3, shape[2])
 
 
 class TreeConv(OpDef, op="tree_conv"):
@@ -122,17 +167,17 @@ class TreeConv(OpDef, op="tree_conv"):
 
     def numpy(self, NodesVector: Array, EdgeSet: Array, Filter: Array) -> Array:
         terms = batch_weights(EdgeSet, NodesVector.shape[1], self.max_depth, NodesVector)
-        return np.tensordot(visited_nodes(NodesVector, terms), Filter, axes=2)
+        return np.tensordot(visited_nodes(NodesVector, terms), Filter.swapaxes(0, 1), axes=2)
 
     def grad(
         self, NodesVector: Array, EdgeSet: Array, Filter: Array, d_Out: Array
     ) -> dict[str, Array]:
         terms = batch_weights(EdgeSet, NodesVector.shape[1], self.max_depth, NodesVector)
         (roots, members, weights), shape = terms, NodesVector.shape
-        d_visited = np.tensordot(d_Out, Filter, axes=([2, 3], [2, 3])).reshape(-1, shape[2], 3)
-        d_rows = np.einsum("tfk,tk->tf", d_visited[roots], weights)
-        visited = visited_nodes(NodesVector, terms)
-        return {
-            "NodesVector": sums_by_index(d_rows, members, len(d_visited)).reshape(shape),
-            "Filter": np.tensordot(visited, d_Out, axes=([0, 1], [0, 1])),
-        }
+        d_visited = np.tensordot(d_Out, Filter.swapaxes(0, 1), axes=([2, 3], [2, 3]))
+        d_visited = d_visited.reshape(-1, 3, shape[2])
+        order = np.argsort(members, kind="stable")
+        d_rows = (d_visited[roots[order]] * weights[order, :, None]).sum(axis=1)
+        d_nodes = sums_by_index(d_rows, members[order], len(d_visited))
+        by_filter = np.tensordot(visited_nodes(NodesVector, terms), d_Out, axes=([0, 1], [0, 1]))
+        return {"NodesVector": d_nodes.reshape(shape), "Filter": by_filter.swapaxes(0, 1)}

@@ -16,13 +16,51 @@ from compiler.ops.math.axes import element_type
 
 def unique_in_order(X: Array) -> tuple[Array, Array, Array]:
     """Return the values in order of first occurrence, each element's index in them, and counts."""
-    values, first, which, counts = np.unique(
-        X, return_index=True, return_inverse=True, return_counts=True
-    )
-    order = np.argsort(first)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    return values[order], rank[which.reshape(-1)], counts[order]
+    first = first_occurrences(equality_keys(X))
+    begins = first == np.arange(len(first))
+    values, which = X[begins], (np.cumsum(begins) - 1)[first]
+    return values, which, np.bincount(which, minlength=len(values))
+
+
+def equality_keys(X: Array) -> Array:
+    """Return integers that are equal where numbers are: zeros of both signs, and all NaN."""
+    if X.dtype.kind != "f":
+        return X.astype(np.int64).view(np.uint64)
+    values = X.astype(np.float64) + 0.0
+    values[np.isnan(values)] = np.nan
+    return values.view(np.uint64)
+
+
+def first_occurrences(
+    keys: Array,
+    factors: tuple[int, ...] = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9),
+) -> Array:
+    """Return the index of the first element that is equal to each element of a uint64 vector.
+
+    A key is found by its hash, the upper bits of its product with an odd factor. Keys whose hash is
+    that of an earlier key have another one for each of `factors`, and are sorted in the end.
+
+    >>> first_occurrences(np.array([7, 5, 7, 5], np.uint64)).tolist()
+    [0, 1, 0, 1]
+    """
+    first = np.arange(len(keys))
+    rest, left = first, keys
+    for factor in factors:
+        if not len(rest):
+            return first
+        bits = len(rest).bit_length() + 1
+        hashes = (left * np.uint64(factor)) >> np.uint64(64 - bits)
+        table = np.empty(1 << bits, rest.dtype)
+        table[hashes[::-1]] = rest[::-1]
+        candidates = table[hashes]
+        differs = keys[candidates] != left
+        first[rest] = np.where(differs, rest, candidates)
+        rest, left = rest[differs], left[differs]
+    order = np.argsort(left, kind="stable")
+    begins = np.ones(len(left), np.bool_)
+    begins[1:] = left[order][1:] != left[order][:-1]
+    first[rest[order]] = rest[order][begins][np.cumsum(begins) - 1]
+    return first
 
 
 def expect_vector(op: str, X: TensorType) -> None:

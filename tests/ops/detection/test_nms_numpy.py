@@ -9,8 +9,10 @@ from compiler.ops.detection.nms_numpy import (
     best_first,
     decayed_scores,
     merge_neighbours,
+    smallest_first,
     suppress,
     touching_overlaps,
+    unsuppressed,
 )
 
 
@@ -44,7 +46,11 @@ def test_block_suppression_matches_the_definition(
     scores = random.random(500).round(2).astype(np.float32)
     limits = (0.05, threshold, eta, top)
     result = suppress(boxes, scores, limits, normalized)
-    np.testing.assert_array_equal(result, keep_one_by_one(boxes, scores, limits, normalized))
+    expected = keep_one_by_one(boxes, scores, limits, normalized)
+    np.testing.assert_array_equal(result, expected)
+    for keep in (0, 3, 400):
+        first = suppress(boxes, scores, limits, normalized, keep)
+        np.testing.assert_array_equal(first, expected[:keep])
 
 
 @pytest.mark.parametrize("options", [(-1, True, False), (1, False, False), (0, True, True)])
@@ -161,3 +167,23 @@ def test_neighbours_are_merged_as_by_the_definition(corners: int, normalized: bo
     assert 3 < np.isinf(scores).sum() < len(scores) - 3
     np.testing.assert_array_equal(scores, want_scores)
     np.testing.assert_array_equal(boxes, want)
+
+
+@pytest.mark.parametrize("count", [-1, 0, 1, 8, 13, 99])
+def test_the_smallest_are_those_of_a_stable_sort(count: int) -> None:
+    keys = np.array([0.5, np.nan, -np.inf, 0.5, np.inf, 0.0, -0.0, 0.5, np.nan, 0.25, 0.5, -1, 0.5])
+    order = np.argsort(keys, kind="stable")
+    np.testing.assert_array_equal(
+        smallest_first(keys, count), order if count == -1 else order[:count]
+    )
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 129])
+def test_candidates_are_kept_one_after_the_other(count: int) -> None:
+    random = np.random.default_rng(count)
+    over, removed = random.random((count, count)) < 0.1, random.random(count) < 0.2
+    kept: list[int] = []
+    for candidate in np.flatnonzero(~removed):
+        if not over[kept, candidate].any():
+            kept.append(int(candidate))
+    assert unsuppressed(over, removed) == kept
