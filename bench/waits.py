@@ -62,6 +62,14 @@ WAITS = {
     "deconvolution": Wait("deconvolution", 1.0),
     "deformable convolution": Wait("deformable_convolution", 1.0),
     "loss of YOLOv3": Wait("yolo_loss", 1.0),
+    "boxes of images pooled": Wait("pooled_boxes", 1.0),
+    "boxes proposed": Wait("proposed_boxes", 1.0),
+    "boxes of several levels": Wait("boxes_of_levels", 1.0),
+    "loss of CTC": Wait("ctc_loss", 1.0),
+    "rows expanded": Wait("expanded_rows", 1.0),
+    "convolution of trees": Wait("tree_convolution", 1.0),
+    "unique ids": Wait("unique_ids", 1.0),
+    "focus of similarity": Wait("similarity_focus", 1.0),
     "busy threads": Wait("small_products", 1.0, is_busy=True),
 }
 

@@ -288,6 +288,127 @@ def yolo_loss(name):
     return _fetched(fluid, feed, [loss, *fluid.gradients(loss, head)])
 
 
+def _corners(random, count, extent):
+    """Boxes [count, 4] of up to a fifth of an image's extent."""
+    corner, size = random.rand(count, 2) * 0.8, random.rand(count, 2) * 0.18 + 0.02
+    return (np.concatenate([corner, corner + size], 1) * extent).astype("float32")
+
+
+def _sequences(fluid, rows, lengths):
+    return fluid.create_lod_tensor(rows, [lengths], fluid.CPUPlace())
+
+
+def pooled_boxes(name):
+    """`roi_pool` of 200 boxes of two images of 32 channels, and its gradient."""
+    fluid = importlib.import_module(name)
+    random = np.random.RandomState(0)
+    boxes = _sequences(fluid, _corners(random, 200, 600), [100, 100])
+    feed = {"x": random.rand(2, 32, 40, 60).astype("float32"), "boxes": boxes}
+    x = fluid.data("x", [2, 32, 40, 60])
+    x.stop_gradient = False
+    pooled = fluid.layers.roi_pool(x, fluid.data("boxes", [None, 4], lod_level=1), 7, 7, 1 / 16)
+    loss = fluid.layers.reduce_sum(pooled)
+    return _fetched(fluid, feed, [loss, *fluid.gradients(loss, x)])
+
+
+def proposed_boxes(name):
+    """`generate_proposals` of an image with 15 anchors at 50 × 75 places."""
+    fluid = importlib.import_module(name)
+    random = np.random.RandomState(0)
+    feed = {
+        "scores": random.rand(1, 15, 50, 75).astype("float32"),
+        "codes": random.rand(1, 60, 50, 75).astype("float32") * 0.5 - 0.25,
+        "image": np.array([[800, 1200, 1.5]], "float32"),
+        "anchors": _corners(random, 50 * 75 * 15, 800).reshape(50, 75, 15, 4),
+        "variances": np.ones((50, 75, 15, 4), "float32"),
+    }
+    inputs = [fluid.data(key, list(value.shape)) for key, value in feed.items()]
+    outputs = fluid.layers.generate_proposals(*inputs, 6000, 1000, 0.7, 0.1)
+    return _fetched(fluid, feed, list(outputs))
+
+
+def boxes_of_levels(name):
+    """`retinanet_detection_output` of three levels with 5250 anchors and 20 classes."""
+    fluid = importlib.import_module(name)
+    random, counts = np.random.RandomState(0), (4000, 1000, 250)
+    feed, levels = {"image": np.array([[800, 800, 1]], "float32")}, []
+    for count in counts:
+        arrays = {
+            f"codes{count}": random.rand(1, count, 4).astype("float32") * 0.2 - 0.1,
+            f"scores{count}": random.rand(1, count, 20).astype("float32"),
+            f"anchors{count}": _corners(random, count, 800),
+        }
+        feed.update(arrays)
+        levels.append([fluid.data(key, list(value.shape)) for key, value in arrays.items()])
+    inputs = [[level[slot] for level in levels] for slot in range(3)]
+    output = fluid.layers.retinanet_detection_output(
+        *inputs, fluid.data("image", [1, 3]), 0.3, 300, 100, 0.3
+    )
+    return _fetched(fluid, feed, [output])
+
+
+def ctc_loss(name):
+    """`warpctc` of 16 sequences of 75 steps with 12 labels of 100 classes, and its gradient."""
+    fluid = importlib.import_module(name)
+    random = np.random.RandomState(0)
+    labels = random.randint(1, 100, (16 * 12, 1)).astype("int32")
+    feed = {
+        "x": _sequences(fluid, random.rand(16 * 75, 100).astype("float32"), [75] * 16),
+        "y": _sequences(fluid, labels, [12] * 16),
+    }
+    x = fluid.data("x", [None, 100], lod_level=1)
+    x.stop_gradient = False
+    loss = fluid.layers.warpctc(x, fluid.data("y", [None, 1], "int32", lod_level=1))
+    loss = fluid.layers.mean(loss)
+    return _fetched(fluid, feed, [loss, *fluid.gradients(loss, x)])
+
+
+def expanded_rows(name):
+    """`sequence_expand` of 64 rows to 20 each, and its gradient."""
+    fluid = importlib.import_module(name)
+    rows = np.ones((64 * 20, 64), "float32")
+    feed = {
+        "x": _sequences(fluid, rows[:64], [1] * 64),
+        "y": _sequences(fluid, rows, [20] * 64),
+    }
+    x, y = (fluid.data(each, [None, 64], lod_level=1) for each in "xy")
+    x.stop_gradient = False
+    loss = fluid.layers.mean(fluid.layers.sequence_expand(x, y))
+    return _fetched(fluid, feed, [loss, *fluid.gradients(loss, x)])
+
+
+def tree_convolution(name):
+    """A tree convolution of 8 trees with 60 nodes, and its gradient."""
+    fluid = importlib.import_module(name)
+    random = np.random.RandomState(0)
+    parents = [[random.randint(1, child) for child in range(2, 61)] for _ in range(8)]
+    edges = np.stack([np.array(parents), np.tile(np.arange(2, 61), (8, 1))], 2)
+    feed = {"x": random.rand(8, 60, 32).astype("float32"), "edges": edges.astype("int32")}
+    x = fluid.data("x", [8, 60, 32])
+    x.stop_gradient = False
+    output = fluid.contrib.layers.tree_conv(x, fluid.data("edges", [8, 59, 2], "int32"), 32, 2)
+    loss = fluid.layers.mean(output)
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    return _fetched(fluid, feed, [loss, *fluid.gradients(loss, x)])
+
+
+def unique_ids(name):
+    """`unique_with_counts` of 20,000 ids, 5,000 of them different."""
+    fluid = importlib.import_module(name)
+    ids = np.random.RandomState(0).randint(0, 5000, 20000) * 10**9
+    output = fluid.layers.unique_with_counts(fluid.data("x", [20000], "int64"))
+    return _fetched(fluid, {"x": ids}, list(output))
+
+
+def similarity_focus(name):
+    """`similarity_focus` of two channels of four 28 × 28 images."""
+    fluid = importlib.import_module(name)
+    images = np.random.RandomState(0).rand(4, 16, 28, 28).astype("float32")
+    output = fluid.layers.similarity_focus(fluid.data("x", [4, 16, 28, 28]), 1, [0, 3])
+    return _fetched(fluid, {"x": images}, [output])
+
+
 def small_products(name):
     """A training step of two small layers, with the default number of threads."""
     fluid = importlib.import_module(name)
