@@ -55,10 +55,11 @@ def _is_whole(kernel: KernelBody, store: Store) -> bool:
 def _is_by_element(kernel: KernelBody, part: Expr) -> bool:
     """True for an expression that reads no index, but to load its own element, or the only one."""
     if part.fn == "load":
-        source, first, is_unmasked = cast(Source, part.extra), part.args[0], len(part.args) == 1
-        is_own = first is kernel.indices[0] and source.shape == kernel.shape
-        is_only = isinstance(first, int) and source.shape == (1,)
-        return is_unmasked and (is_own or is_only) and not source.operand.region.is_strided
+        source = cast(Source, part.extra)
+        if len(part.args) != 1 or source.operand.region.is_strided:
+            return False
+        is_own = part.args[0] is kernel.indices[0] and source.shape == kernel.shape
+        return is_own or (isinstance(part.args[0], int) and source.shape == (1,))
     if part.fn == "index":
         return True
     return part.fn in _BY_ELEMENT and not any(arg is kernel.indices[0] for arg in part.args)

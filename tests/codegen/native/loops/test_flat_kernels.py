@@ -150,3 +150,14 @@ def test_parameters_of_all_sizes_are_updated_by_one_kernel() -> None:
     filled = compile_stages(startup, feed=[], fetch=[], target="native").module
     zeros = [text for name, text in filled.kernels_ir.items() if name.startswith("fill_constant")]
     assert len(zeros) <= 2
+
+
+@on_machines
+def test_a_number_without_axes_is_read_by_all_elements(machine: Machine) -> None:
+    """The total of a global reduction has no axes."""
+    case = Case((20000,))
+    (i,) = case.indices
+    case.k.store(case.ref("y", (20000,)), (i,), case.ref("x", (20000,))[i] / case.ref("r", ())[()])
+    arrays = {"x": np.arange(20000, dtype="f4"), "y": np.zeros(20000, "f4"), "r": np.array(4, "f4")}
+    call(lowered(KernelLowering(machine), case), machine, arrays, {})
+    np.testing.assert_array_equal(arrays["y"], arrays["x"] / 4)
