@@ -41,6 +41,7 @@ from runtime.gpu.device_results import DeviceResult
 from runtime.gpu.launches import Launcher
 from runtime.gpu.mirrors import Mirrors
 from runtime.gpu.streams import StreamOrder
+from runtime.memory.allocator import reuse_freed_blocks
 from runtime.memory.arena import Arena
 from runtime.memory.arenas import GrowingBlock, Memory, Placement
 from runtime.memory.limit import check_limit, check_machine
@@ -128,6 +129,7 @@ def load(
     were compiled before, such as `ptx:80`, by default that of the place. Raises PlaceError if the
     place does not run the module's target and ParseError if the source defines no `bind`.
     """
+    reuse_freed_blocks()
     where = place or CPUPlace()
     expect_target(module.target, where)
     state = params.arrays() if isinstance(params, Scope) else params

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from queue import SimpleQueue
 from typing import Any
 
-from runtime.ps.allocator import keep_freed_memory
+from runtime.memory.allocator import keep_freed_memory
 from runtime.ps.wire.admission import Admission, Limits
 from runtime.ps.wire.layout import CHUNK_BYTES
 from runtime.ps.wire.security import Security

@@ -50,6 +50,18 @@ OPENBLAS_NUM_THREADS = Setting(
     "The threads of NumPy's products; without it, small steps use one.",
 )
 GOTO_NUM_THREADS = Setting("GOTO_NUM_THREADS", TEXT, "", "The same, by its earlier name.")
+MALLOC_MMAP_THRESHOLD_ = Setting(
+    "MALLOC_MMAP_THRESHOLD_",
+    TEXT,
+    "",
+    "The C allocator's; if it or the next one is set, the allocator stays as it is.",
+)
+MALLOC_TRIM_THRESHOLD_ = Setting(
+    "MALLOC_TRIM_THRESHOLD_",
+    TEXT,
+    "",
+    "The same; without both, blocks of up to 4 MiB are reused and 16 MiB kept.",
+)
 CUDA_VISIBLE_DEVICES = Setting(
     "CUDA_VISIBLE_DEVICES",
     TEXT,

@@ -15,7 +15,7 @@ import numpy as np
 
 from compiler.ir.types import Array
 from runtime.errors import WireError
-from runtime.ps.allocator import keep_freed_memory
+from runtime.memory.allocator import keep_freed_memory
 from runtime.ps.service import Service
 from runtime.ps.serving.asynchronous_shard import AsynchronousShard
 from runtime.ps.serving.exchange import Exchange, Traffic

@@ -14,7 +14,7 @@ import numpy as np
 from compiler.ir.types import Array
 from runtime.errors import WireError
 from runtime.files.checkpoint import save_tensor
-from runtime.ps.allocator import keep_freed_memory
+from runtime.memory.allocator import keep_freed_memory
 from runtime.ps.settings import Settings
 from runtime.ps.telemetry.role import make_telemetry
 from runtime.ps.training.communicator import Geo, Merging
