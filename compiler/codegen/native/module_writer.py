@@ -86,6 +86,7 @@ class NativeModuleWriter(KernelModuleWriter):
         self._before_loop: int | None = None
         self._loop = RowLoop()  # that of the step itself, which is written once
         self._called_step: int | None = None
+        self._runs: set[str] = set()
         self._outer_depth = 0
         self._begun: Commands | None = None
         self._expected: dict[str, None] = {}
@@ -210,6 +211,17 @@ class NativeModuleWriter(KernelModuleWriter):
     def _comments(self) -> list[str]:
         """Comments that name the ops of the step."""
         return [f"# {one_line(comment)}" for comment in self.comments]
+
+    def name_ops(self, start: int) -> None:
+        """Name the ops of the step above its lines from `start` on, as errors of these lines do.
+
+        The call of a sequence begun before the step may be the first of the lines.
+        """
+        lines, indent = self.body.lines, "    " * self.body.depth
+        if start < len(lines) and lines[start].lstrip().split("(")[0] in self._runs:
+            start += 1
+        if start < len(lines) and not lines[start].lstrip().startswith("#"):
+            lines[start:start] = [indent + comment for comment in self._comments()]
 
     def _comment_call(self) -> None:
         """Name the ops of the step above a call in it, once until a sequence runs."""
@@ -363,6 +375,7 @@ class NativeModuleWriter(KernelModuleWriter):
             return
         self._called_step = None
         name = self.names.make("run")
+        self._runs.add(name)
         self.setup.line(f"{name} = native([")
         for line in begun.lines:
             self.setup.line("    " + line)

@@ -193,7 +193,7 @@ def _emit(writer: ModuleWriter, step: Step) -> None:
         writer.define_output_sizes(step)
         return
     named = replace(step, ops=tuple(map(writer.named, step.ops)))
-    writer.comments = [op.comment for op in step.ops]
+    writer.comments, start = [op.comment for op in step.ops], len(writer.body.lines)
     try:
         _check_values(writer, named)
         with compared_with_reference(writer, named):
@@ -207,6 +207,8 @@ def _emit(writer: ModuleWriter, step: Step) -> None:
         raise ShapeError(
             error.message, op=error.op or texts, source=error.source or source
         ) from error
+    if any(value.type.is_open for op in step.ops for value in op.values):
+        writer.name_ops(start)
     check_outputs(writer, named)
     writer.define_output_sizes(step)
 
