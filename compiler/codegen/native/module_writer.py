@@ -86,7 +86,6 @@ class NativeModuleWriter(KernelModuleWriter):
         self._before_loop: int | None = None
         self._loop = RowLoop()  # that of the step itself, which is written once
         self._called_step: int | None = None
-        self._runs: set[str] = set()
         self._outer_depth = 0
         self._begun: Commands | None = None
         self._expected: dict[str, None] = {}
@@ -218,7 +217,8 @@ class NativeModuleWriter(KernelModuleWriter):
         The call of a sequence begun before the step may be the first of the lines.
         """
         lines, indent = self.body.lines, "    " * self.body.depth
-        if start < len(lines) and lines[start].lstrip().split("(")[0] in self._runs:
+        first = lines[start].lstrip().partition("(")[0] if start < len(lines) else ""
+        if any(line.endswith(f"{first} = native([") for line in self.setup.lines):
             start += 1
         if start < len(lines) and not lines[start].lstrip().startswith("#"):
             lines[start:start] = [indent + comment for comment in self._comments()]
@@ -375,7 +375,6 @@ class NativeModuleWriter(KernelModuleWriter):
             return
         self._called_step = None
         name = self.names.make("run")
-        self._runs.add(name)
         self.setup.line(f"{name} = native([")
         for line in begun.lines:
             self.setup.line("    " + line)
