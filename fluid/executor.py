@@ -430,9 +430,9 @@ def _pruned_to(
 
 def _expect_program(program: object, feed: object, fetch_list: object) -> None:
     """Raise TypeError for what is no Program, and for that of eager mode with feeds or fetches."""
-    _expect(program, Program, "the program of Executor.run")
-    is_eager = isinstance(program, Program) and program.is_eager
-    if is_eager and (feed is not None or fetch_list):
+    if not isinstance(program, Program):
+        _expect(program, Program, "the program of Executor.run")
+    elif program.is_eager and (feed is not None or fetch_list):
         raise TypeError(
             "Executor.run runs programs, but the default program within fluid.dygraph.guard() has "
             "none: variables have values there (numpy()), or pass the Program to run"
