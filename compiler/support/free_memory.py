@@ -31,11 +31,11 @@ def expect_memory(sizes: Sequence[Any], nbytes: int) -> None:
 
     `nbytes` counts what is allocated at once: the element itself and its temporaries.
     """
-    shape, total = tuple([int(size) for size in sizes]), nbytes
-    for size in shape:
-        total *= max(size, 0)
+    total = nbytes
+    for size in sizes:
+        total *= max(int(size), 0)
     if total > LARGE_BYTES:
-        expect_free(total, shape)
+        expect_free(total, tuple([int(size) for size in sizes]))
 
 
 def large_array(sizes: Sequence[Any], dtype: str) -> NDArray[Any]:
