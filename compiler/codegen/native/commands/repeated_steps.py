@@ -249,17 +249,18 @@ class RepeatedSteps:
         known = self._known.get(form)
         if known is not None:
             return known.repeat(self._writer, values)
+        tries = self._tries.get(form, 0)
+        if tries == TRIES:
+            return emit()
+        self._tries[form] = tries + 1
         recording = RecordedStep({value: number for number, value in enumerate(values)})
         stored = self._stored if self._is_own(step) else None
-        context = self._writer.context()
-        events = None if stored is None else stored.find((context, form))
+        described = self._writer.context(), form
+        events = None if stored is None or tries else stored.find(described)
         if events is not None:
             recording.events = events
             self._known[form] = recording
             return recording.repeat(self._writer, values)
-        tries = self._tries[form] = self._tries.get(form, 0) + 1
-        if tries > TRIES:
-            return emit()
         before = self._writer.extent()
         self._writer.recording = recording
         try:
@@ -269,7 +270,7 @@ class RepeatedSteps:
         if recording.is_complete and self._writer.extent() == before:
             self._known[form] = recording
             if stored is not None:
-                stored.add((context, form), recording.events)
+                stored.add(described, recording.events)
         return None
 
     def _is_own(self, step: Step) -> bool:

@@ -13,7 +13,7 @@ import fluid
 from compiler import compile
 from compiler.codegen.module import Module
 from compiler.codegen.native import target
-from compiler.codegen.native.commands import step_store
+from compiler.codegen.native.commands import repeated_steps, step_store
 from compiler.codegen.native.commands.repeated_steps import (
     BlocksBegun,
     BlocksEnded,
@@ -143,6 +143,31 @@ def test_another_network_of_equal_layers_shares_them(
     )
     assert module.source == alone.source
     assert 1 <= steps <= 2  # the last layer and its softmax
+
+
+def test_steps_that_cannot_be_repeated_are_looked_for_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def layers_of_one_size() -> Any:
+        x = layers.data("x", [8])
+        for _ in range(6):
+            x = layers.fc(x, 8, act="relu")
+        return x
+
+    number = repeated_steps.RecordedStep._number
+
+    def unknown(recording: repeated_steps.RecordedStep, operand: Any) -> int:
+        recording.is_complete = False
+        return number(recording, operand)
+
+    monkeypatch.setattr(repeated_steps.RecordedStep, "_number", unknown)
+    store = StepStore(tmp_path, LARGE)
+    forms: list[Any] = []
+    monkeypatch.setattr(store, "find", forms.append)
+    compiled(layers_of_one_size, False, store)
+    assert len(forms) == len({repr(form) for form in forms}) == 1
+    store.keep()
+    assert not [*tmp_path.iterdir()]
 
 
 def test_what_is_known_of_sizes_is_part_of_the_form(tmp_path: Path) -> None:
