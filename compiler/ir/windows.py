@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import gcd
 
 from compiler.ir.dims import Size
@@ -68,6 +69,24 @@ class Window:
     def is_identity(self) -> bool:
         """True if each position covers exactly the element at its own index."""
         return (self.kernel, self.stride) == (1, 1) and self.is_padless
+
+    @property
+    def clipped(self) -> Window:
+        """A window that covers the same elements at each position, with few more taps than the axis
+        has elements; itself if a size is open. Its padding may differ.
+        """
+        size, kernel, before, count = self.size, self.kernel, self.before, self.count
+        known = isinstance(size, int) and isinstance(before, int) and isinstance(count, int)
+        if not known or not isinstance(kernel, int) or self.dilation != 1:
+            return self
+        if kernel <= max(size, before):
+            return self
+        shift = max(before - (count - 1) * self.stride, 0)
+        taps = min(kernel - shift, size + before - shift)
+        end = (count - 1) * self.stride + taps
+        return replace(
+            self, kernel=taps, before=before - shift, after=max(end - size - (before - shift), 0)
+        )
 
     @property
     def tap_step(self) -> int:

@@ -125,7 +125,8 @@ class MaxPoolWithIndex(OpDef):
         sliding = (self.strides, self.paddings, [1] * self.image_axes)
         attributes = WindowAttributes(self.kind, *sliding, axes=self.image_axes)
         if not (self.global_pooling or self.adaptive):
-            return PoolGeometry("NCHW", attributes.over(X[2:], self.ksize))
+            windows = attributes.over(X[2:], self.ksize)
+            return PoolGeometry("NCHW", tuple(window.clipped for window in windows))
         counts = [1] * self.image_axes if self.global_pooling else self.ksize
         pairs = zip(X[2:], counts, strict=True)
         cells = tuple(Window(size, 1, 0, 1, 0, 0, count) for size, count in pairs)

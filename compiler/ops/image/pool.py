@@ -128,7 +128,7 @@ class Pooling(OpDef):
             self.ceil_mode,
             self.image_axes,
         )
-        return sliding.over(sizes, self.ksize)
+        return tuple(window.clipped for window in sliding.over(sizes, self.ksize))
 
     def numpy(self, X: Array) -> Array:
         images = view_channels_first(self.data_format, X)
@@ -164,12 +164,20 @@ class Pooling(OpDef):
         fixed = not (self.exclusive or self.adaptive or self.global_pooling)
         return math.prod(self.ksize) if fixed else 0
 
+    def covers_all(self, windows: Windows) -> bool:
+        """True if there is one position, whose result is the maximum or the mean of the image."""
+        taps = product([window.kernel for window in windows])
+        is_plain = self.largest or self.divisor in (0, taps)
+        return is_plain and all(
+            w.count == 1 and w.kernel == w.size and w.is_padless for w in windows
+        )
+
     def lower(self, k: SourceBuilder, s: Slots[Operand]) -> None:
         X, Out = s.X, s.Out
         windows = self.windows(X.shape)
         check_windows_at_bind(k, self.kind, windows)
         images, outputs = self.nchw(k, X), self.nchw(k, Out)
-        if _covers_all(windows):
+        if self.covers_all(windows):
             self.lower_whole(k, windows, X, Out)
         elif _is_uneven(windows):
             pooled = (
@@ -189,7 +197,7 @@ class Pooling(OpDef):
         if d_X is None:
             return
         windows = self.windows(X.shape)
-        if _covers_all(windows):
+        if self.covers_all(windows):
             self.lower_whole_grad(k, windows, X, Out, d_Out, d_X)
         elif _is_uneven(windows):
             maxima = self.nchw(k, Out) if self.largest else "None"
@@ -292,7 +300,9 @@ class Pooling(OpDef):
     def share(self, k: SourceBuilder, windows: Windows, X: Operand) -> str:
         """Return an expression for 1 / divisor of a mean: a number, or one per position."""
         inside = all(window.is_padless for window in windows) and not self.ceil_mode
-        if self.divisor or inside:
+        if self.divisor:
+            return f"1 / {self.divisor}"
+        if inside:
             return f"1 / {product([window.kernel for window in windows])}"
         arguments = f"{_windows_text(k, windows)}, {X.type.dtype.numpy.name!r}"
         return k.at_bind(f"{k.function(one_over_covered)}({arguments})", [], "share")
@@ -337,11 +347,6 @@ def _split(size: Size, count: int) -> Window:
     kernel = size // count
     stride = kernel if isinstance(kernel, int) and kernel * count == size else 0
     return Window(size, kernel, stride, 1, 0, 0, count)
-
-
-def _covers_all(windows: Windows) -> bool:
-    """True if there is one window, and it covers the image."""
-    return all(w.count == 1 and w.kernel == w.size and w.is_padless for w in windows)
 
 
 def _is_uneven(windows: Windows) -> bool:

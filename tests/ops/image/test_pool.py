@@ -1,5 +1,6 @@
 """Pooling: where gradients of equal values go, sizes that are named, and what is refused."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from compiler.ir.dims import UNKNOWN, Dim
 from compiler.ir.opdef import find
 from compiler.ir.program import GRAD
 from compiler.ir.types import DType, Shape, TensorType
+from compiler.ir.windows import StaticWindow
 from tests.ops.compiled_samples import Compiled
 from tests.ops.generated import assert_matches_reference
 from tests.ops.samples import Sample
@@ -133,6 +135,64 @@ def test_maxima_of_infinities_and_nan_are_the_same_on_every_path(
         check(case)
         if detected() is not None:
             Compiled(NativeTarget()).check(case, sample)
+
+
+@pytest.mark.parametrize("kind", ["max", "avg"])
+@pytest.mark.parametrize("exclusive", [True, False])
+@pytest.mark.parametrize(
+    ("ksize", "strides", "paddings"),
+    [
+        ([5, 9], [1, 2], [2, 5]),
+        ([20, 7], [3, 1], [15, 3]),
+        ([1_000_001] * 2, [1, 1], [500_000] * 2),
+    ],
+    ids=str,
+)
+def test_windows_much_larger_than_the_image_read_its_elements_once(
+    kind: str, exclusive: bool, ksize: list[int], strides: list[int], paddings: list[int]
+) -> None:
+    attrs = {"pooling_type": kind, "exclusive": exclusive, "ksize": ksize}
+    attrs |= {"strides": strides, "paddings": paddings}
+    images = np.random.default_rng(3).normal(size=(1, 2, 4, 4)).astype(np.float32)
+    out = find("pool2d")(attrs).evaluate({"X": images})["Out"]
+    divisor = ksize[0] * ksize[1]
+    for y, x in np.ndindex(out.shape[2:]):
+        start = [i * s - p for i, s, p in zip((y, x), strides, paddings, strict=True)]
+        end = [first + size for first, size in zip(start, ksize, strict=True)]
+        rows, columns = (slice(max(a, 0), max(b, 0)) for a, b in zip(start, end, strict=True))
+        part = images[:, :, rows, columns]
+        count = part[0, 0].size if exclusive else divisor
+        expected = part.max((2, 3)) if kind == "max" else part.sum((2, 3)) / count
+        np.testing.assert_allclose(out[:, :, y, x], expected, 1e-5, 1e-12)
+    samples = [Sample("pool2d", {"X": images}, attrs, ("X",))]
+    if kind == "max":
+        attrs = {"ksize": ksize, "strides": strides, "paddings": paddings}
+        samples.append(Sample("max_pool2d_with_index", {"X": images}, attrs, ("X",)))
+    for sample in samples:
+        check(forward(sample))
+        check(backward(sample))
+
+
+def test_a_clipped_window_covers_the_same_elements() -> None:
+    for size, kernel, stride, before, after in product(
+        range(1, 5), range(1, 10), range(1, 4), range(5), range(3)
+    ):
+        window = StaticWindow.fitting(size, kernel, stride, 1, before, after)
+        if not isinstance(window.count, int) or window.count < 1:
+            continue
+        clipped = window.clipped
+        assert covered(clipped) == covered(window)
+        if kernel > before:
+            assert clipped.kernel <= size + min(before, (window.count - 1) * stride)
+        positions = (clipped.padded - clipped.span) // stride + 1
+        assert positions >= clipped.count == window.count
+
+
+def covered(window: Any) -> list[list[int]]:
+    """The elements of the axis that each position covers."""
+    starts = [x * window.stride - window.before for x in range(window.count)]
+    taps = [range(start, start + window.kernel) for start in starts]
+    return [[place for place in each if 0 <= place < window.size] for each in taps]
 
 
 def test_pool_windows_outside_the_image() -> None:
