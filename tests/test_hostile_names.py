@@ -315,7 +315,7 @@ def test_messages_of_errors_are_printable() -> None:
 def test_messages_about_files_are_printable(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as missing:
         load_tensor(tensor_path(tmp_path, "w\x1b[2J\n"))
-    assert "w\\x1b[2J\\n: save the variable first" in str(missing.value)
+    assert "w\\x1b[2J\\n: its folder has no files" in str(missing.value)
 
 
 def test_print_ops_print_text() -> None:

@@ -160,12 +160,12 @@ class ModuleWriter:
         memory if only the step knows them.
         """
         text = f"np.empty({shape_text(shape)}, {dtype!r})"
-        if all(isinstance(size, int) for size in shape):
+        count = product(shape)
+        if isinstance(count, int):
             return text
         large = self.function(large_array)
-        count = LARGE_BYTES // np.dtype(dtype).itemsize
-        text_if_large = f"{large}({shape_text(shape)}, {dtype!r})"
-        return f"{text} if {product(shape)} <= {count} else {text_if_large}"
+        most = LARGE_BYTES // np.dtype(dtype).itemsize
+        return f"{text} if {count} <= {most} else {large}({shape_text(shape)}, {dtype!r})"
 
     def local(self, value: PlannedValue) -> NumpyOperand:
         """Create the operand for a value that other code assigns, such as a loop variable."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 
 from compiler.support.settings.systems import MALLOC_MMAP_THRESHOLD_, MALLOC_TRIM_THRESHOLD_
@@ -36,7 +37,7 @@ def _set(values: Mapping[int, int]) -> None:
     """Change settings; nothing on systems other than Linux, or without `mallopt`."""
     if sys.platform != "linux":
         return
-    library = ctypes.CDLL(None)
-    if hasattr(library, "mallopt"):
+    with suppress(OSError, TypeError, AttributeError):  # Windows has no library of the program
+        change = ctypes.CDLL(None).mallopt
         for setting, value in values.items():
-            library.mallopt(setting, value)
+            change(setting, value)

@@ -208,6 +208,7 @@ def _emit(writer: ModuleWriter, step: Step) -> None:
             error.message, op=error.op or texts, source=error.source or source
         ) from error
     if any(value.type.is_open for op in step.ops for value in op.values):
+        _allocate_empty(writer, named)
         writer.name_ops(start)
     check_outputs(writer, named)
     writer.define_output_sizes(step)
@@ -226,6 +227,14 @@ def _check_values(writer: NativeModuleWriter, step: Step) -> None:
             raise NotLowered(f"{op.kind} checks numbers that are not stored")
         with writer.checks(op, places <= {StorageKind.FEED}):
             write_checks(writer, op, values)
+
+
+def _allocate_empty(writer: NativeModuleWriter, step: Step) -> None:
+    """Allocate the outputs that no kernel writes, since they have no elements."""
+    for value in (value for op in step.ops for values in op.outputs.values() for value in values):
+        is_local = value.place is StorageKind.LOCAL and not value.type.is_array
+        if is_local and writer.placed(value) is None:
+            writer.operand(value)
 
 
 def _emit_in_numpy(writer: NativeModuleWriter, step: Step) -> None:

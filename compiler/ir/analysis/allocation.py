@@ -15,7 +15,7 @@ from compiler.ir.analysis.liveness import InPlaceRules, kernels, lives, supports
 from compiler.ir.analysis.memory_writes import Aliases
 from compiler.ir.analysis.region_index import RegionIndex
 from compiler.ir.analysis.verifier import broken
-from compiler.ir.dims import Dim, Size
+from compiler.ir.dims import Size
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.region import are_disjoint, at_most, end
 
@@ -83,7 +83,7 @@ def _check_var(g: Graph, var: Var, needs_memory: bool) -> None:
     what, producer = f"{var.role} {var.label!r}", g.producer(var)
     if var.slot is not None and not needs_memory:
         raise broken("STORED", f"{what} has a slot, but needs none", producer)
-    if var.slot is None and needs_memory and _is_known(var.type.nbytes):
+    if var.slot is None and needs_memory and not var.type.is_open:
         raise broken("STORED", f"{what} needs memory, but has no slot", producer)
     if needs_memory and var.overwrites is not None and not _same_memory(var, var.overwrites):
         raise broken("STORED", f"{what} is not in the slot of what it overwrites", producer)
@@ -113,7 +113,3 @@ def _end(var: Var) -> Size:
 
 def _same_memory(a: Var, b: Var) -> bool:
     return (a.slot, a.region) == (b.slot, b.region)
-
-
-def _is_known(size: Size) -> bool:
-    return not isinstance(size, Dim) or size.known

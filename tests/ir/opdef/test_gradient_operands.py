@@ -88,7 +88,7 @@ def inferred(op: str, attrs: dict[str, Any], **shapes: Sizes) -> dict[str, Any]:
             "softmax_with_cross_entropy_grad",
             {},
             {"Label": (2, 1), "Softmax": (3, 4), "d_Loss": (3, 1)},
-            "Label i64[2, 1]",
+            "Label is i64[2, 1]",
         ),
         (
             "clip_by_norm_rows",
