@@ -15,10 +15,11 @@ from types import TracebackType
 
 from compiler.codegen.native.executor import executor_text
 from compiler.codegen.native.machine import Machine
+from compiler.support.digested_files import DigestedFiles
 from compiler.support.fork_delay import delay_forks
 from runtime.native.build import build
 from runtime.native.executor import EXECUTOR
-from runtime.native.object_cache import ObjectCache, digest
+from runtime.native.object_cache import digest, user_cache
 from runtime.native.threads import available
 
 
@@ -32,7 +33,7 @@ class EarlyObjects:
         self._added: dict[str, tuple[str, str]] = {}  # the text and the digest of each kernel
         self._found: dict[str, bytes] = {}
         self._jobs: dict[str, Future[bytes]] = {}
-        self._cache: ObjectCache | None = None
+        self._cache: DigestedFiles | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._context = ExitStack()
 
@@ -54,7 +55,7 @@ class EarlyObjects:
         loaded.
         """
         if self._pool is None:
-            self._cache = ObjectCache.from_env()
+            self._cache = user_cache()
             self._pool = ThreadPoolExecutor(available(), "fluid-early")
             self.add(EXECUTOR, executor_text(machine), machine)
         return self._pool
@@ -85,7 +86,7 @@ class EarlyObjects:
     def _object(self, key: str) -> bytes:
         return self._found[key] if key in self._found else self._jobs[key].result()
 
-    def _store(self, cache: ObjectCache) -> None:
+    def _store(self, cache: DigestedFiles) -> None:
         """Store what was compiled."""
         jobs = {key: job for key, job in self._jobs.items() if not job.cancelled()}
         compiled = {key: job.result() for key, job in jobs.items() if job.exception() is None}

@@ -1,8 +1,7 @@
 """On-disk cache of object files, so that the next process need not compile equal kernels.
 
-An entry is one file for each kernel: a SHA-256 of the object, then the object. Its name is the
-digest of the IR text, the machine and the version of LLVM. Files are written atomically, one that
-does not match is deleted, and above the size limit the least recently used are removed.
+An entry is one file for each kernel, whose name is the digest of the IR text, the machine and the
+version of LLVM.
 
 Objects are executed as found, so only the user may have write access to the folder, which
 `compiler.support.private_folders` checks; digests detect damage, but not an attack.
@@ -12,84 +11,25 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 
 from compiler.codegen.native.machine import Machine
 from compiler.options import Cache
-from compiler.support.dataclass import dataclass
-from compiler.support.private_folders import (
-    PrivateFolder,
-    is_due,
-    is_private,
-    private_folder,
-    suppress_disk_errors,
-    trim,
-)
+from compiler.support.digested_files import DigestedFiles
+from compiler.support.private_folders import is_private
 from compiler.support.settings.fluid import FLUID_CACHE
 from runtime.native.build import OPTIONS, build, llvm_version
 
 ENTRY = re.compile(r"[0-9a-f]{64}\.o")
 """The names of entries."""
-_LARGEST = 16 << 20
-"""Most bytes of an object; larger files are not from this cache."""
-_SUM = hashlib.sha256().digest_size
 
 
-@dataclass(frozen=True)
-class ObjectCache:
-    """Object files in a folder, at most `limit` bytes."""
-
-    root: Path
-    limit: int
-
-    @staticmethod
-    def from_env() -> ObjectCache | None:
-        """Return this user's cache; None if it is disabled or others can write to its folder."""
-        storage = Cache.from_env(kind="native")
-        usable = storage.limit > 0 and is_private(storage.folder, FLUID_CACHE)
-        return ObjectCache(storage.folder, storage.limit) if usable else None
-
-    def find(self, key: str) -> bytes | None:
-        """Return the object stored under a key; None if it is missing or damaged."""
-        return self.find_all([key]).get(key)
-
-    def find_all(self, keys: Iterable[str]) -> dict[str, bytes]:
-        """Return the objects that are stored under these keys, except damaged ones."""
-        objects_by_key: dict[str, bytes] = {}
-        with suppress(OSError), private_folder(self.root) as folder:
-            for key in keys:
-                code = _object(folder, f"{key}.o")
-                if code is not None:
-                    objects_by_key[key] = code
-        return objects_by_key
-
-    def put(self, objects: Mapping[str, bytes]) -> None:
-        """Store objects by key, and trim; nothing is stored if the disk is full or read-only."""
-        with suppress_disk_errors(self.root), private_folder(self.root) as folder:
-            for key, code in objects.items():
-                folder.write(f"{key}.o", [hashlib.sha256(code).digest(), code])
-            if is_due(next(iter(objects)), sum(map(len, objects.values())), self.limit):
-                trim(folder, {name: name for name in folder.names()}, self.limit)
-
-
-def _object(folder: PrivateFolder, name: str) -> bytes | None:
-    """The object in a file; None if it is missing, or damaged, and then removed."""
-    try:
-        stored = folder.read(name, _LARGEST)
-        code = stored[_SUM:]
-        if not code or hashlib.sha256(code).digest() != stored[:_SUM]:
-            raise ValueError("the object was damaged")
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError):
-        folder.remove(name)
-        return None
-    with suppress(OSError):
-        folder.touch(name)
-    return code
+def user_cache() -> DigestedFiles | None:
+    """Return this user's cache; None if it is disabled or others can write to its folder."""
+    storage = Cache.from_env(kind="native")
+    usable = storage.limit > 0 and is_private(storage.folder, FLUID_CACHE)
+    return DigestedFiles(storage.folder, storage.limit, ".o") if usable else None
 
 
 def objects(kernels: Mapping[str, str], machine: Machine, threads: int = 1) -> dict[str, bytes]:
@@ -97,7 +37,7 @@ def objects(kernels: Mapping[str, str], machine: Machine, threads: int = 1) -> d
 
     Kernels of equal text are compiled once. Raises CompileError as `build`.
     """
-    cache = ObjectCache.from_env()
+    cache = user_cache()
     keys = {name: digest(text, machine) for name, text in kernels.items()}
     objects_by_key = {} if cache is None else cache.find_all(dict.fromkeys(keys.values()))
     missing: dict[str, str] = {}

@@ -14,11 +14,11 @@ from compiler.codegen.ahead.kernel_cache import KernelCache
 from compiler.codegen.ahead.machine_code import GpuCode
 from compiler.codegen.module_store import ModuleStore
 from compiler.options import Options
+from compiler.support.digested_files import DigestedFiles
 from compiler.support.private_folders import NotPrivate, is_due, is_private, private_folder, trim
 from compiler.support.settings.fluid import FLUID_CACHE
 from compiler.support.settings.systems import TRITON_CACHE_DIR
 from runtime.gpu import cuda
-from runtime.native.object_cache import ObjectCache
 from tests.codegen.test_module_store import made
 
 AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="gives files to another user")
@@ -137,7 +137,7 @@ def module_of(folder):
 
 
 def object_of(folder):
-    cache = ObjectCache(folder, 1 << 20)
+    cache = DigestedFiles(folder, 1 << 20, ".o")
     return partial(cache.put, {"a": b"code"}), partial(cache.find, "a"), "a.o"
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from compiler.codegen.native.host import detected
 from compiler.codegen.native.machine import AVX2, AVX512
-from compiler.support import private_folders
+from compiler.support import digested_files, private_folders
 from compiler.support.private_folders import PrivateFolder
 from runtime.native import object_cache
-from runtime.native.object_cache import ObjectCache, digest, objects
+from runtime.native.object_cache import digest, objects
 from tests.runtime.native.kernels import double, scale, sums
 
 ROOT = Path(__file__).parents[3]
@@ -73,9 +73,9 @@ def test_damaged_files_are_compiled_again(builds, folder, damage):
 
 
 def test_huge_files_are_not_read(monkeypatch, folder):
-    monkeypatch.setattr(object_cache, "_LARGEST", 100)
+    monkeypatch.setattr(digested_files, "LARGEST", 100)
     objects(texts(double()), HERE)
-    cache = ObjectCache.from_env()
+    cache = object_cache.user_cache()
     assert cache.find(digest(double().text(), HERE)) is None
 
 

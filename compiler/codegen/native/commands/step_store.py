@@ -1,8 +1,8 @@
 """An on-disk cache of what writing steps does, so that programs with equal layers share kernels.
 
-An entry is one file for each step that was written: a SHA-256 of the rest, then compressed JSON
-with the kernels' texts and the events. Its name is the digest of all that the step's code depends
-on: its form, what is known of sizes before it, the machine, thresholds, and the compiler itself.
+An entry is one file for each step that was written, compressed JSON with the kernels' texts and the
+events. Its name is the digest of all that the step's code depends on: its form, what is known of
+sizes before it, the machine, thresholds, and the compiler itself.
 
 Kernels are compiled and executed as they are read, so only the user may have write access to the
 folder, which `compiler.support.private_folders` checks; digests detect damage, but not an attack.
@@ -15,9 +15,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from compiler.codegen.module_store import sources_digest
@@ -35,28 +33,21 @@ from compiler.codegen.native.kernel import NativeKernel
 from compiler.ir.dims import Size, parse_size
 from compiler.ir.types import DType
 from compiler.options import Cache
-from compiler.support.private_folders import (
-    is_due,
-    is_private,
-    private_folder,
-    trim,
-)
+from compiler.support.digested_files import LARGEST, DigestedFiles
+from compiler.support.private_folders import is_private
 from compiler.support.settings.fluid import FLUID_CACHE
 from compiler.support.thresholds import lowered_values
 
 ENTRY = re.compile(r"[0-9a-f]{64}\.step")
 """The names of entries."""
-_LARGEST = 16 << 20
-"""Most bytes of an entry, compressed or not; larger files are not from this cache."""
-_SUM = hashlib.sha256().digest_size
-_DAMAGES = OSError, ValueError, LookupError, TypeError, zlib.error
+_DAMAGES = ValueError, LookupError, TypeError, zlib.error
 
 
 class StepStore:
-    """Recorded steps in a folder, at most `limit` bytes; those added are written by `keep`."""
+    """Recorded steps on disk; those that are added are written by `keep`."""
 
-    def __init__(self, root: Path, limit: int) -> None:
-        self._root, self._limit = root, limit
+    def __init__(self, files: DigestedFiles) -> None:
+        self._files = files
         self._added: dict[str, Sequence[Event]] = {}
 
     @staticmethod
@@ -64,40 +55,28 @@ class StepStore:
         """Return this user's store; None if it is disabled or others can write to its folder."""
         storage = Cache.from_env(kind="steps")
         usable = storage.limit > 0 and is_private(storage.folder, FLUID_CACHE)
-        return StepStore(storage.folder, storage.limit) if usable else None
+        return StepStore(DigestedFiles(storage.folder, storage.limit, ".step")) if usable else None
 
     def find(self, form: Hashable) -> list[Event] | None:
         """The events of a step of this form; None if they are missing, or damaged: then removed."""
-        name = f"{_key(form)}.step"
-        with suppress(OSError), private_folder(self._root) as folder:
-            try:
-                events = _decoded(folder.read(name, _LARGEST))
-                folder.touch(name)
-            except FileNotFoundError:
-                return None
-            except _DAMAGES:
-                folder.remove(name)
-                return None
-            return events
-        return None
+        key = _key(form)
+        entry = self._files.find(key)
+        if entry is None:
+            return None
+        try:
+            return _decoded(entry)
+        except _DAMAGES:
+            self._files.remove(key)
+            return None
 
     def add(self, form: Hashable, events: Sequence[Event]) -> None:
         """Keep the events of a step for `keep` to write."""
         self._added[_key(form)] = events
 
     def keep(self) -> None:
-        """Write what was added, and trim; nothing is written if the disk is full or read-only."""
+        """Write what was added; nothing if the disk is full or read-only."""
         added, self._added = self._added, {}
-        if not added:
-            return
-        with suppress(OSError), private_folder(self._root) as folder:
-            written = 0
-            for key, events in added.items():
-                entry = _encoded(events)
-                folder.write(f"{key}.step", [entry])
-                written += len(entry)
-            if is_due(next(iter(added)), written, self._limit):
-                trim(folder, {name: name for name in folder.names()}, self._limit)
+        self._files.put({key: _encoded(events) for key, events in added.items()})
 
 
 def _key(form: Hashable) -> str:
@@ -120,8 +99,7 @@ def _encoded(events: Sequence[Event]) -> bytes:
 
 
 def _packed(fields: list[Any]) -> bytes:
-    entry = zlib.compress(json.dumps(fields).encode(), 1)
-    return hashlib.sha256(entry).digest() + entry
+    return zlib.compress(json.dumps(fields).encode(), 1)
 
 
 def _kernel_fields(kernel: NativeKernel) -> list[Any]:
@@ -152,13 +130,10 @@ def _size_field(size: Size) -> int | str:
     return size if isinstance(size, int) else str(size)
 
 
-def _decoded(stored: bytes) -> list[Event]:
+def _decoded(entry: bytes) -> list[Event]:
     """The events of an entry; one of `_DAMAGES` if it is none."""
-    entry = stored[_SUM:]
-    if hashlib.sha256(entry).digest() != stored[:_SUM]:
-        raise ValueError("the entry was damaged")
     unpacking = zlib.decompressobj()
-    text = unpacking.decompress(entry, _LARGEST)
+    text = unpacking.decompress(entry, LARGEST)
     if unpacking.unconsumed_tail:
         raise ValueError("the entry is too large")
     texts, listed = json.loads(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,10 +34,10 @@ from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.ir.dims import Dim
 from compiler.ir.opdef.size_comparison import Relation, Requirement
 from compiler.ir.types import DType
+from compiler.support.digested_files import DigestedFiles
 from compiler.support.thresholds import lowered
 from fluid import layers
 
-LARGE = 1 << 30
 Build = Callable[[], Any]
 
 
@@ -70,6 +71,10 @@ def embedding() -> Any:
 
 
 NETWORKS = [convolutions, wide_convolutions, attention, embedding]
+
+
+def stored_in(folder: Path, limit: int = 1 << 30) -> StepStore:
+    return StepStore(DigestedFiles(folder, limit, ".step"))
 
 
 def recorded(build: Build, training: bool) -> tuple[Any, str, dict[str, Any]]:
@@ -117,7 +122,7 @@ def test_modules_are_the_same_with_and_without(
 ) -> None:
     alone, all_steps = emitted(monkeypatch, lambda: compiled(build, training, None))
     for steps_expected in (all_steps, max(all_steps // 3, 1)):
-        store = StepStore(tmp_path, LARGE)
+        store = stored_in(tmp_path)
         module, steps = emitted(monkeypatch, lambda store=store: compiled(build, training, store))
         assert module.source == alone.source
         assert module.kernels_ir == alone.kernels_ir
@@ -134,7 +139,7 @@ def test_another_network_of_equal_layers_shares_them(
             x = layers.fc(x, 8, act="relu", name=f"{names}{number}")
         return layers.fc(x, classes, act="softmax", name=f"{names}_last")
 
-    store = StepStore(tmp_path, LARGE)
+    store = stored_in(tmp_path)
     compiled(lambda: classifier("first", 3), False, store)
     store.keep()
     alone = compiled(lambda: classifier("other", 5), False, None)
@@ -161,7 +166,7 @@ def test_steps_that_cannot_be_repeated_are_looked_for_once(
         return number(recording, operand)
 
     monkeypatch.setattr(repeated_steps.RecordedStep, "_number", unknown)
-    store = StepStore(tmp_path, LARGE)
+    store = stored_in(tmp_path)
     forms: list[Any] = []
     monkeypatch.setattr(store, "find", forms.append)
     compiled(layers_of_one_size, False, store)
@@ -181,7 +186,7 @@ def test_what_is_known_of_sizes_is_part_of_the_form(tmp_path: Path) -> None:
     contexts.append(writer.context())
     writer.required[Requirement(Relation.EQUAL, (size, 8))] = None
     contexts.append(writer.context())
-    store = StepStore(tmp_path, LARGE)
+    store = stored_in(tmp_path)
     for number, context in enumerate(contexts):
         store.add(context, [Wanted(number)])
     store.keep()
@@ -205,12 +210,12 @@ EVENTS: list[Event] = [
 
 
 def test_an_entry_has_every_event(tmp_path: Path) -> None:
-    store = StepStore(tmp_path, LARGE)
+    store = stored_in(tmp_path)
     assert store.find("form") is None
     store.add("form", EVENTS)
     assert store.find("form") is None  # it is written by `keep`
     store.keep()
-    assert StepStore(tmp_path, LARGE).find("form") == EVENTS
+    assert stored_in(tmp_path).find("form") == EVENTS
     assert store.find("another form") is None
     with lowered({"operands": 2}):
         assert store.find("form") is None
@@ -221,7 +226,7 @@ def test_an_entry_has_every_event(tmp_path: Path) -> None:
 def test_damaged_entries_are_removed(
     damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = StepStore(tmp_path, LARGE)
+    store = stored_in(tmp_path)
     store.add("form", EVENTS)
     store.keep()
     (path,) = tmp_path.iterdir()
@@ -234,17 +239,21 @@ def test_damaged_entries_are_removed(
         case "empty":
             path.write_bytes(b"")
         case "no events":
-            path.write_bytes(step_store._packed([[], [["jump", 1]]]))
+            path.write_bytes(digested(step_store._packed([[], [["jump", 1]]])))
         case _:
-            monkeypatch.setattr(step_store, "_LARGEST", 2000)
-            path.write_bytes(step_store._packed([[], [["wanted", 0]] * 10_000]))
+            monkeypatch.setattr(step_store, "LARGEST", 2000)
+            path.write_bytes(digested(step_store._packed([[], [["wanted", 0]] * 10_000])))
             assert path.stat().st_size < 2000
     assert store.find("form") is None
     assert not path.exists()
 
 
+def digested(entry: bytes) -> bytes:
+    return hashlib.sha256(entry).digest() + entry
+
+
 def test_the_folder_stays_below_its_limit(tmp_path: Path) -> None:
-    store = StepStore(tmp_path, 4000)
+    store = stored_in(tmp_path, 4000)
     for number in range(200):
         store.add(number, EVENTS)
         store.keep()
