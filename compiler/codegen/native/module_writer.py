@@ -221,7 +221,8 @@ class NativeModuleWriter(KernelModuleWriter):
         if any(line.endswith(f"{first} = native([") for line in self.setup.lines):
             start += 1
         if start < len(lines) and not lines[start].lstrip().startswith("#"):
-            lines[start:start] = [indent + comment for comment in self._comments()]
+            named = [indent + comment for comment in self._comments()]
+            lines[start:] = named + [line for line in lines[start:] if line not in named]
 
     def _comment_call(self) -> None:
         """Name the ops of the step above a call in it, once until a sequence runs."""
