@@ -24,7 +24,9 @@ BEHAVIOUR = {
         "data_movement images indexing optimizers pointwise products reduction_schedules "
         "reductions row_normalisation sequences"
     ),
-    "codegen/native": "beyond_thresholds empty_arrays many_parts product_and_image_thresholds",
+    "codegen/native": (
+        "beyond_thresholds empty_arrays many_parts open_shapes product_and_image_thresholds"
+    ),
     "codegen/native/loops": "vector_tails",
     "codegen/triton": (
         "accuracy beyond_thresholds convolutions epilogues reductions sequences sorting"
