@@ -76,10 +76,14 @@ class Window:
         has elements; itself if a size is open. Its padding may differ.
         """
         size, kernel, before, count = self.size, self.kernel, self.before, self.count
-        known = isinstance(size, int) and isinstance(before, int) and isinstance(count, int)
-        if not known or not isinstance(kernel, int) or self.dilation != 1:
-            return self
-        if kernel <= max(size, before):
+        if (
+            not isinstance(size, int)
+            or not isinstance(kernel, int)
+            or not isinstance(before, int)
+            or not isinstance(count, int)
+            or self.dilation != 1
+            or kernel <= max(size, before)
+        ):
             return self
         shift = max(before - (count - 1) * self.stride, 0)
         taps = min(kernel - shift, size + before - shift)
